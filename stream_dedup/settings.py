@@ -1,0 +1,275 @@
+"""Every setting once: name, type, default, unit and range.
+
+Settings are read from a TOML file, then environment variables (``STREAM_DEDUP_<NAME>``), then
+command-line flags; the later wins. Flags, ``--help`` and the table in ``docs/settings.md`` are
+generated from the fields below.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    model_validator,
+)
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
+
+from stream_dedup.errors import SettingsError
+from stream_dedup.types import Method
+
+#: Looked for in the current directory when neither --config nor STREAM_DEDUP_CONFIG is given.
+DEFAULT_CONFIG = Path("stream-dedup.toml")
+ENV_PREFIX = "STREAM_DEDUP_"
+
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|w)")
+_SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+_SHINGLE = re.compile(r"(word|char):(\d{1,2})")
+
+
+def parse_duration(value: object) -> object:
+    """Turn ``"30d"``, ``"250ms"`` or a number of seconds into seconds (float)."""
+    if not isinstance(value, str):
+        return value
+    match = _DURATION.fullmatch(value.strip())
+    if match is None:
+        msg = f"{value!r} is not a duration; write a number and a unit, such as 250ms, 90s or 30d"
+        raise ValueError(msg)
+    return float(match[1]) * _SECONDS[match[2]]
+
+
+def _check_shingle(value: str) -> str:
+    match = _SHINGLE.fullmatch(value)
+    limits = {"word": (1, 8), "char": (2, 16)}
+    if match is not None:
+        low, high = limits[match[1]]
+        if low <= int(match[2]) <= high:
+            return f"{match[1]}:{int(match[2])}"
+    msg = f"{value!r} is not a shingle; write word:1 to word:8 or char:2 to char:16"
+    raise ValueError(msg)
+
+
+Duration = Annotated[float, BeforeValidator(parse_duration), Field(gt=0)]
+Shingle = Annotated[str, AfterValidator(_check_shingle)]
+
+
+def _setting(default: Any, group: str, description: str, **constraints: Any) -> Any:
+    """Describe one setting; ``group`` says which commands offer it as a flag."""
+    return Field(default, description=description, json_schema_extra={"group": group}, **constraints)
+
+
+class Settings(BaseModel):
+    """All settings, checked. Unknown names are refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+
+    # What a document is.
+    id_field: str = _setting("id", "input", "JSON field that holds the document id.")
+    text_field: str = _setting("text", "input", "JSON field that holds the text.")
+    time_field: str | None = _setting(
+        None,
+        "input",
+        "JSON field that holds the event time (RFC 3339, or seconds or milliseconds since the "
+        "epoch). Without it the worker takes the Kafka timestamp.",
+    )
+
+    # How documents are compared. These make up the configuration version of an index.
+    method: Method = _setting(Method.MINHASH, "fingerprint", "Fingerprint: minhash or simhash.")
+    threshold: float = _setting(
+        0.8, "fingerprint", "Resemblance from which MinHash calls two documents near.", ge=0.3, le=1.0
+    )
+    hamming: int = _setting(
+        3, "fingerprint", "Differing bits up to which SimHash calls two documents near.", ge=0, le=8
+    )
+    shingle: Shingle = _setting(
+        "word:3", "fingerprint", "Shingle unit and size: word:1 to word:8, char:2 to char:16."
+    )
+    recall: float = _setting(
+        0.99,
+        "fingerprint",
+        "Share of pairs exactly at the threshold that the MinHash tables must find.",
+        ge=0.5,
+        le=0.9999,
+    )
+    max_characters: int = _setting(
+        1_000_000,
+        "fingerprint",
+        "Characters of a text that are shingled; the exact comparison always takes all of it.",
+        ge=1_000,
+        le=100_000_000,
+    )
+    window: Duration | None = _setting(
+        None,
+        "fingerprint",
+        "Two documents match only when their event times are at most this far apart (30d, 12h).",
+    )
+    seed: SecretStr = _setting(
+        SecretStr(""),
+        "fingerprint",
+        "Secret that keys every hash, so that nobody outside can aim documents at one table key.",
+    )
+
+    # Where the index lives.
+    redis_url: str = _setting(
+        "redis://127.0.0.1:6379/0", "redis", "Redis or Valkey address (redis://, rediss://)."
+    )
+    redis_namespace: str = _setting(
+        "sd", "redis", "First part of every Redis key.", pattern=r"^[A-Za-z0-9_.-]{1,64}$"
+    )
+    redis_timeout: Duration = _setting(5.0, "redis", "Time that a Redis call may take.")
+    partitions: int = _setting(
+        1,
+        "redis",
+        "Hash tags over which the keys of a Redis index are spread; 1 on a single node.",
+        ge=1,
+        le=4096,
+    )
+    expected_originals: int = _setting(
+        1_000_000,
+        "redis",
+        "Originals that the Redis index is laid out for; sizes its sorted sets.",
+        ge=1_000,
+        le=10_000_000_000,
+    )
+    max_candidates: int = _setting(
+        4096,
+        "redis",
+        "Candidates that one probe returns, oldest first; what is cut is counted in a metric.",
+        ge=16,
+        le=1_000_000,
+    )
+    claim_grace: Duration = _setting(
+        0.05, "redis", "Time that a younger claim waits for an older one before it voids it."
+    )
+
+    # The stream.
+    kafka_bootstrap: str = _setting("127.0.0.1:9092", "kafka", "Kafka brokers, comma-separated.")
+    input_topic: str = _setting("documents", "kafka", "Topic that documents arrive on.")
+    output_topic: str = _setting("documents.annotated", "kafka", "Topic for annotated documents.")
+    dead_letter_topic: str = _setting(
+        "documents.dead-letter", "kafka", "Topic for messages that cannot be decided."
+    )
+    group: str = _setting("stream-dedup", "kafka", "Consumer group.")
+    batch_documents: int = _setting(
+        1000, "kafka", "Documents decided and committed together, at most.", ge=1, le=20_000
+    )
+    batch_wait: Duration = _setting(
+        0.1, "kafka", "Time that a worker waits for the first document of a batch."
+    )
+    max_document_bytes: int = _setting(
+        900_000,
+        "kafka",
+        "Largest message value; a larger one goes to the dead-letter topic.",
+        ge=1_000,
+        le=100_000_000,
+    )
+    compression: Literal["none", "gzip", "lz4", "snappy", "zstd"] = _setting(
+        "lz4", "kafka", "Compression of produced batches."
+    )
+    transaction_timeout: Duration = _setting(
+        60.0, "kafka", "Time after which the broker aborts an open transaction."
+    )
+
+    # The worker process.
+    processes: int = _setting(1, "worker", "Worker processes.", ge=1, le=256)
+    http_host: str = _setting("127.0.0.1", "worker", "Address of /metrics, /healthz and /readyz.")
+    http_port: int = _setting(9464, "worker", "Port of the same; 0 takes a free one.", ge=0, le=65535)
+    stall_timeout: Duration = _setting(
+        90.0, "worker", "Time without progress after which a worker process is killed and restarted."
+    )
+
+    @model_validator(mode="after")
+    def _topics_differ(self) -> Settings:
+        topics = [self.input_topic, self.output_topic, self.dead_letter_topic]
+        if len(set(topics)) < len(topics):
+            msg = "input_topic, output_topic and dead_letter_topic must be three different topics"
+            raise ValueError(msg)
+        return self
+
+    @property
+    def shingle_unit(self) -> str:
+        """``word`` or ``char``."""
+        return self.shingle.split(":")[0]
+
+    @property
+    def shingle_size(self) -> int:
+        """Tokens or characters in one shingle."""
+        return int(self.shingle.split(":")[1])
+
+
+def group_of(name: str) -> str:
+    """Return the group of a setting: input, fingerprint, redis, kafka or worker."""
+    extra = Settings.model_fields[name].json_schema_extra
+    return str(extra["group"]) if isinstance(extra, dict) else ""
+
+
+def load_settings(flags: dict[str, Any] | None = None, config: Path | None = None) -> Settings:
+    """Read settings from the TOML file, the environment and ``flags``; the later wins.
+
+    Args:
+        flags: values by setting name, as given on the command line.
+        config: TOML file. Without it ``$STREAM_DEDUP_CONFIG``, else ``stream-dedup.toml`` if the
+            current directory has one.
+
+    Raises:
+        SettingsError: a file cannot be read, or a value is unknown or out of range.
+    """
+    path = config or _config_from_environment()
+    if path is not None and not path.is_file():
+        msg = f"The settings file {path} does not exist. Name another one with --config."
+        raise SettingsError(msg)
+
+    class Sources(Settings, BaseSettings):
+        model_config = SettingsConfigDict(
+            env_prefix=ENV_PREFIX, extra="forbid", frozen=True, toml_file=path
+        )
+
+        @classmethod
+        def settings_customise_sources(
+            cls, settings_cls: type[BaseSettings], **sources: PydanticBaseSettingsSource
+        ) -> tuple[PydanticBaseSettingsSource, ...]:
+            toml = TomlConfigSettingsSource(settings_cls)
+            return (sources["init_settings"], sources["env_settings"], toml)
+
+    try:
+        loaded = Sources(**(flags or {}))
+    except ValidationError as error:
+        raise SettingsError(_explain(error)) from error
+    except ValueError as error:  # not TOML
+        msg = f"The settings file {path} cannot be read: {error}. Correct it and start again."
+        raise SettingsError(msg) from error
+    return Settings.model_validate({name: getattr(loaded, name) for name in Settings.model_fields})
+
+
+def _config_from_environment() -> Path | None:
+    named = os.environ.get(ENV_PREFIX + "CONFIG")
+    if named:
+        return Path(named)
+    return DEFAULT_CONFIG if DEFAULT_CONFIG.is_file() else None
+
+
+def _explain(error: ValidationError) -> str:
+    """One sentence for each wrong setting, naming it as the user does."""
+    lines = []
+    for problem in error.errors():
+        name = ".".join(str(part) for part in problem["loc"]) or "settings"
+        reason = problem["msg"].removeprefix("Value error, ")
+        if problem["type"] == "extra_forbidden":
+            lines.append(f"{name}: there is no such setting; see stream-dedup settings.")
+        else:
+            lines.append(f"{name}: {reason}.")
+    return "\n".join(lines)

@@ -1,0 +1,1 @@
+"""Kafka programs of stream-dedup."""
