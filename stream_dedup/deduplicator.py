@@ -3,17 +3,120 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
 
+from stream_dedup.errors import InputError
+from stream_dedup.fingerprint.fingerprinter import Fingerprinter
+from stream_dedup.index.base import Attachment, Index, duplicate_id, index_batch
+from stream_dedup.index.memory import MemoryIndex
+from stream_dedup.index.state import StateFile
 from stream_dedup.settings import Settings
-from stream_dedup.types import Decision, Document
+from stream_dedup.types import Decision, Document, Method, Status
 
 
 class Deduplicator:
-    """Decides, for each document of a stream, whether it is an original or a duplicate."""
+    """Decides, for each document of a stream, whether it is an original or a duplicate.
 
-    def __init__(self, settings: Settings | None = None) -> None:
+    Attributes:
+        settings: the settings in force.
+        configuration: version of the fingerprint configuration, 16 hexadecimal digits.
+        index: where originals are registered.
+    """
+
+    def __init__(
+        self,
+        settings: Settings | None = None,
+        *,
+        state: Path | None = None,
+        index: Index | None = None,
+    ) -> None:
+        """Set up with an index in memory, unless another is given.
+
+        Args:
+            settings: all settings; the defaults if left out.
+            state: file that keeps the memory index between runs; made if it does not exist.
+            index: an index of another kind, such as ``RedisIndex``; closed with this object.
+
+        Raises:
+            StateError: the state file cannot be used.
+            ConfigurationMismatch: the state file was made with other fingerprint settings.
+        """
         self.settings = settings or Settings()
+        self.fingerprinter = Fingerprinter(self.settings)
+        self.configuration = self.fingerprinter.configuration
+        if index is None:
+            stored = None if state is None else StateFile(state, self.configuration)
+            index = MemoryIndex(self.fingerprinter.method, self.settings.window, stored)
+        self.index = index
 
     def decide(self, documents: Sequence[Document]) -> list[Decision]:
-        """Decide a batch, in order."""
-        raise NotImplementedError
+        """Decide a batch in order: each document is compared with all before it.
+
+        Originals are registered on the way, so a batch is decided as if its documents came one by
+        one. Larger batches (hundreds of documents) cost less for each.
+
+        Raises:
+            InputError: a window is set and a document has no time.
+            ServiceError: the index is out of reach; the same call can be made again.
+        """
+        self._check_times(documents)
+        prints = self.fingerprinter.fingerprint([document.text for document in documents])
+        attachments = self.index.claim(index_batch(documents, prints))
+        return [
+            self._decision(document, digest, attachment)
+            for document, digest, attachment in zip(
+                documents, prints.digests, attachments, strict=True
+            )
+        ]
+
+    def close(self) -> None:
+        """Release the index."""
+        self.index.close()
+
+    def __enter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Close."""
+        self.close()
+
+    def _check_times(self, documents: Sequence[Document]) -> None:
+        if self.settings.window is None:
+            return
+        for document in documents:
+            if document.time is None:
+                msg = (
+                    f"Document {document.id!r} has no event time, but a window is set. Give each "
+                    f"document a time (--time-field), or leave the window out."
+                )
+                raise InputError(msg)
+
+    def _decision(
+        self, document: Document, digest: bytes, attachment: Attachment | None
+    ) -> Decision:
+        if attachment is None:
+            return Decision(
+                Status.ORIGINAL,
+                duplicate_id(document.id, digest),
+                document.id,
+                self.settings.method,
+                self.configuration,
+            )
+        is_minhash = self.settings.method is Method.MINHASH
+        return Decision(
+            Status.EXACT_DUPLICATE if attachment.exact else Status.NEAR_DUPLICATE,
+            duplicate_id(attachment.original_id, attachment.digest),
+            attachment.original_id,
+            self.settings.method,
+            self.configuration,
+            similarity=round(attachment.score, 4) if is_minhash else None,
+            hamming_distance=None if is_minhash else int(attachment.score),
+        )

@@ -69,7 +69,9 @@ Shingle = Annotated[str, AfterValidator(_check_shingle)]
 
 def _setting(default: Any, group: str, description: str, **constraints: Any) -> Any:
     """Describe one setting; ``group`` says which commands offer it as a flag."""
-    return Field(default, description=description, json_schema_extra={"group": group}, **constraints)
+    return Field(
+        default, description=description, json_schema_extra={"group": group}, **constraints
+    )
 
 
 class Settings(BaseModel):
@@ -90,7 +92,11 @@ class Settings(BaseModel):
     # How documents are compared. These make up the configuration version of an index.
     method: Method = _setting(Method.MINHASH, "fingerprint", "Fingerprint: minhash or simhash.")
     threshold: float = _setting(
-        0.8, "fingerprint", "Resemblance from which MinHash calls two documents near.", ge=0.3, le=1.0
+        0.8,
+        "fingerprint",
+        "Resemblance from which MinHash calls two documents near.",
+        ge=0.3,
+        le=1.0,
     )
     hamming: int = _setting(
         3, "fingerprint", "Differing bits up to which SimHash calls two documents near.", ge=0, le=8
@@ -187,9 +193,13 @@ class Settings(BaseModel):
     # The worker process.
     processes: int = _setting(1, "worker", "Worker processes.", ge=1, le=256)
     http_host: str = _setting("127.0.0.1", "worker", "Address of /metrics, /healthz and /readyz.")
-    http_port: int = _setting(9464, "worker", "Port of the same; 0 takes a free one.", ge=0, le=65535)
+    http_port: int = _setting(
+        9464, "worker", "Port of the same; 0 takes a free one.", ge=0, le=65535
+    )
     stall_timeout: Duration = _setting(
-        90.0, "worker", "Time without progress after which a worker process is killed and restarted."
+        90.0,
+        "worker",
+        "Time without progress after which a worker process is killed and restarted.",
     )
 
     @model_validator(mode="after")

@@ -1,0 +1,140 @@
+"""Fingerprint a batch of texts: normalise, shingle, then MinHash or SimHash."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import xxhash
+
+from stream_dedup.fingerprint.hashing import configuration_version, digest_seed, shingle_keys
+from stream_dedup.fingerprint.minhash import MinHash
+from stream_dedup.fingerprint.simhash import SimHash
+from stream_dedup.settings import Settings
+from stream_dedup.text.normalize import NormalizedBatch, normalize
+from stream_dedup.text.shingles import Hashes, Shingles, char_shingles, word_shingles
+from stream_dedup.types import Method
+
+#: Characters that the kernels take at a time: their working arrays then stay in a core's cache.
+CHUNK_CHARACTERS = 1 << 16
+
+
+class FingerprintMethod(Protocol):
+    """What MinHash and SimHash have in common."""
+
+    prefix_bits: list[int]
+    sketch_bytes: int
+
+    def fingerprint(self, shingles: Shingles) -> tuple[Hashes, npt.NDArray[np.uint8]]:
+        """Return table keys, (texts, tables) uint64, and sketches, (texts, width) uint8."""
+
+    def compare(
+        self, left: npt.NDArray[np.uint8], right: npt.NDArray[np.uint8]
+    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
+        """Return the score of each pair of sketches, and whether the pair is near."""
+
+
+class Fingerprints(NamedTuple):
+    """Everything the index needs to know about the texts of a batch.
+
+    A text without a token (only punctuation or emoji) can equal another but not resemble one: its
+    keys and sketch are made from its digest. A text with nothing left after normalisation is
+    *empty*, and is never compared with anything.
+
+    Attributes:
+        empty: (texts,) bool.
+        digests: xxh3-128 of each normalised text, 16 bytes each.
+        keys: (texts, tables) uint64 table keys.
+        sketches: (texts, width) uint8, what verification compares.
+    """
+
+    empty: npt.NDArray[np.bool_]
+    digests: list[bytes]
+    keys: Hashes
+    sketches: npt.NDArray[np.uint8]
+
+
+class Fingerprinter:
+    """Turns texts into fingerprints, the same on every machine and release."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.configuration = configuration_version(settings)
+        self.method: FingerprintMethod
+        self.method = MinHash(settings) if settings.method is Method.MINHASH else SimHash(settings)
+        seed = settings.seed.get_secret_value()
+        self._keys = shingle_keys(seed)
+        self._digest_seed = digest_seed(seed)
+
+    def fingerprint(self, texts: Sequence[str]) -> Fingerprints:
+        """Fingerprint texts, in any mix of lengths and scripts."""
+        count = len(texts)
+        result = Fingerprints(
+            empty=np.zeros(count, np.bool_),
+            digests=[b""] * count,
+            keys=np.zeros((count, len(self.method.prefix_bits)), np.uint64),
+            sketches=np.zeros((count, self.method.sketch_bytes), np.uint8),
+        )
+        for rows in _chunks(texts):
+            self._fill(result, rows, [texts[row] for row in rows])
+        return result
+
+    def shingles(self, texts: Sequence[str]) -> Shingles:
+        """Shingle texts, each cut to ``max_characters``."""
+        return self._shingle(normalize(texts))
+
+    def _fill(self, result: Fingerprints, rows: list[int], texts: list[str]) -> None:
+        batch = normalize(texts)
+        for row, encoded in zip(rows, batch.encoded(), strict=True):
+            result.digests[row] = xxhash.xxh3_128_digest(encoded, self._digest_seed)
+        shingles = self._shingle(batch)
+        result.keys[rows], result.sketches[rows] = self.method.fingerprint(shingles)
+        result.empty[rows] = batch.ends == batch.starts
+        for text in np.flatnonzero(np.diff(shingles.starts) == 0).tolist():
+            self._fill_from_digest(result, rows[text])
+
+    def _fill_from_digest(self, result: Fingerprints, row: int) -> None:
+        digest = np.frombuffer(result.digests[row], np.uint8)
+        unused_bits = 64 - np.array(self.method.prefix_bits, np.uint64)
+        result.keys[row] = digest[:8].view("<u8") >> unused_bits
+        # Never 0, which MinHash takes for an empty bin.
+        result.sketches[row] = np.resize(digest, self.method.sketch_bytes) | 1
+
+    def _shingle(self, batch: NormalizedBatch) -> Shingles:
+        limited = batch._replace(
+            ends=np.minimum(batch.ends, batch.starts + self.settings.max_characters)
+        )
+        if limited.ends.sum() < batch.ends.sum():
+            limited = _cut(limited)
+        shingle = word_shingles if self.settings.shingle_unit == "word" else char_shingles
+        return shingle(limited, self.settings.shingle_size, self._keys)
+
+
+def _cut(batch: NormalizedBatch) -> NormalizedBatch:
+    """Drop the characters behind each text's end, so that no token is found among them."""
+    space = np.array([32], batch.codes.dtype)
+    parts = []
+    for start, end in zip(batch.starts, batch.ends, strict=True):
+        parts += [batch.codes[start:end], space]
+    ends = np.cumsum(batch.ends - batch.starts + 1) - 1
+    return NormalizedBatch(np.concatenate(parts), ends - (batch.ends - batch.starts), ends)
+
+
+def _chunks(texts: Sequence[str]) -> Iterator[list[int]]:
+    """Split the batch: ASCII texts apart from others, and at most CHUNK_CHARACTERS at a time."""
+    ascii_rows = [row for row, text in enumerate(texts) if text.isascii()]
+    wide_rows = [row for row, text in enumerate(texts) if not text.isascii()]
+    for rows in (ascii_rows, wide_rows):
+        chunk: list[int] = []
+        size = 0
+        for row in rows:
+            length = len(texts[row]) + 1
+            if chunk and size + length > CHUNK_CHARACTERS:
+                yield chunk
+                chunk, size = [], 0
+            chunk.append(row)
+            size += length
+        if chunk:
+            yield chunk

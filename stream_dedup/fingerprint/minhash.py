@@ -1,0 +1,130 @@
+"""MinHash by one-permutation hashing (Li, Owen, Zhang 2012), densified for the tables.
+
+Each shingle falls into one of 256 bins by its hash; a bin keeps its smallest value. That gives two
+things at once:
+
+- the *sketch*, 8 bits of each of the 256 bins with empty bins marked, from which resemblance is
+  estimated as matching bins / bins that are not empty in both (ibid., section 3). For documents
+  with fewer shingles than bins its error is well below that of 128 classic permutations, because
+  bins sample without replacement; ``benchmarks/minhash_error.py`` prints both;
+- the *signature*, 128 values (bins joined in pairs) whose empty places borrow from a non-empty one
+  chosen at random, the same for every document (Shrivastava 2017, "Optimal densification"), so
+  that P[values equal] is the resemblance. Bands of the signature make up the table keys.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from stream_dedup.fingerprint.hashing import derive
+from stream_dedup.settings import Settings
+from stream_dedup.tables.bands import design_bands
+from stream_dedup.tables.blocks import MAX_PREFIX_BITS
+from stream_dedup.text.shingles import Hashes, Shingles, finalize
+
+BINS = 256
+SIGNATURE_VALUES = 128
+
+_BIN_BITS = np.uint64(8)
+_VALUE_BITS = np.uint64(56)
+_EMPTY = np.uint64(0xFFFFFFFFFFFFFFFF)
+
+
+class MinHash:
+    """Fingerprints by MinHash.
+
+    Attributes:
+        prefix_bits: bits of each table's key, one entry for each table.
+        sketch_bytes: width of a sketch.
+        bands: the band design.
+    """
+
+    sketch_bytes = BINS
+
+    def __init__(self, settings: Settings) -> None:
+        seed = settings.seed.get_secret_value()
+        self.threshold = settings.threshold
+        self.bands = design_bands(settings.threshold, settings.recall, SIGNATURE_VALUES)
+        self.prefix_bits = [MAX_PREFIX_BITS] * self.bands.count
+        self._donors = _donor_order(derive(seed, "donors")[0])
+        self._band_factors = np.array(
+            derive(seed, "bands", self.bands.rows), np.uint64
+        ) | np.uint64(1)
+        self._band_key = np.uint64(derive(seed, "band key")[0])
+
+    def fingerprint(self, shingles: Shingles) -> tuple[Hashes, npt.NDArray[np.uint8]]:
+        """Return table keys, (texts, bands) uint64, and sketches, (texts, 256) uint8."""
+        bins = self._bins(shingles)
+        sketches = _sketch(bins)
+        return self._band_keys(self._signatures(bins)), sketches
+
+    def signatures(self, shingles: Shingles) -> Hashes:
+        """Return the signatures, (texts, 128) uint64; a text without shingles has all-ones."""
+        return self._densify(_pairs(self._bins(shingles)), SIGNATURE_VALUES)
+
+    def compare(
+        self, left: npt.NDArray[np.uint8], right: npt.NDArray[np.uint8]
+    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
+        """Estimate the resemblance of sketches, row by row; say which reach the threshold."""
+        filled = np.count_nonzero(left | right, axis=1)
+        matching = np.count_nonzero((left == right) & (left != 0), axis=1)
+        scores = matching / np.maximum(filled, 1)
+        return scores, scores >= self.threshold
+
+    @staticmethod
+    def _bins(shingles: Shingles) -> Hashes:
+        """Return the smallest value of each bin, (texts, 256); empty bins are all-ones."""
+        counts = np.diff(shingles.starts)
+        rows = np.repeat(np.arange(len(counts), dtype=np.int64) * BINS, counts)
+        bins = np.full(len(counts) * BINS, _EMPTY)
+        values = shingles.hashes & ((np.uint64(1) << _VALUE_BITS) - np.uint64(1))
+        np.minimum.at(bins, rows + (shingles.hashes >> _VALUE_BITS).astype(np.int64), values)
+        return bins.reshape(-1, BINS)
+
+    def _signatures(self, bins: Hashes) -> Hashes:
+        return self._densify(_pairs(bins), self.bands.count * self.bands.rows)
+
+    def _densify(self, pairs: Hashes, width: int) -> Hashes:
+        """Fill the empty places among the first ``width``, donor by donor in their fixed order."""
+        filled = np.ascontiguousarray(pairs[:, :width])
+        flat = filled.reshape(-1)
+        empty = np.flatnonzero((filled == _EMPTY) & (pairs != _EMPTY).any(axis=1)[:, None])
+        texts, places = np.divmod(empty, width)
+        for donors in self._donors:
+            if not len(empty):
+                break
+            borrowed = pairs[texts, donors[places]]
+            flat[empty] = borrowed
+            still = borrowed == _EMPTY
+            empty, texts, places = empty[still], texts[still], places[still]
+        return filled
+
+    def _band_keys(self, signatures: Hashes) -> Hashes:
+        """Hash each band's values to the 53 bits of a table key."""
+        shape = (len(signatures), self.bands.count, self.bands.rows)
+        banded = signatures.reshape(shape)
+        keys = np.zeros(shape[:2], np.uint64)
+        for row in range(self.bands.rows):
+            keys += banded[:, :, row] * self._band_factors[row]
+        return finalize(keys, self._band_key) >> np.uint64(64 - MAX_PREFIX_BITS)
+
+
+def _pairs(bins: Hashes) -> Hashes:
+    return np.minimum(bins[:, ::2], bins[:, 1::2])
+
+
+def _sketch(bins: Hashes) -> npt.NDArray[np.uint8]:
+    """Reduce each bin to 1..255, and an empty one to 0."""
+    reduced = (((bins & np.uint64(0xFFFF)) * np.uint64(255)) >> np.uint64(16)) + np.uint64(1)
+    reduced[bins == _EMPTY] = 0
+    return reduced.astype(np.uint8)
+
+
+def _donor_order(seed: int) -> npt.NDArray[np.int64]:
+    """Return (127, 128): for each place, in which order it looks at the other places."""
+    # Sorting keyed hashes, not a library's shuffle, so that no release of numpy can change it.
+    places = np.arange(SIGNATURE_VALUES * SIGNATURE_VALUES, dtype=np.uint64)
+    ranks = finalize(places, np.uint64(seed)).reshape(SIGNATURE_VALUES, SIGNATURE_VALUES)
+    np.fill_diagonal(ranks, 0)
+    return np.ascontiguousarray(np.argsort(ranks, axis=1, kind="stable").T[1:])

@@ -1,0 +1,1 @@
+"""Where originals are registered and found again."""

@@ -1,0 +1,148 @@
+"""The contract that every index keeps.
+
+``claim`` decides a batch as if its documents came one after another: a document is a duplicate of
+the *earliest registered* original that is near it, and an original, registered for later documents,
+when there is none. Two documents are near when they share a table key, lie within the window and
+pass verification, or when their normalised texts are equal. The earliest, not the nearest, because
+only then does a document get the same answer when it comes again after others have been registered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import xxhash
+
+from stream_dedup.fingerprint.fingerprinter import FingerprintMethod, Fingerprints
+from stream_dedup.types import Document, DocumentId
+
+
+class IndexBatch(NamedTuple):
+    """A batch on its way through an index.
+
+    Attributes:
+        ids: document ids.
+        sources: where in its input each document stood.
+        identities: (documents,) uint64, the same for the same source and id.
+        times: (documents,) float64 event times, seconds; 0 where unknown.
+        prints: the fingerprints.
+    """
+
+    ids: list[DocumentId]
+    sources: list[str]
+    identities: npt.NDArray[np.uint64]
+    times: npt.NDArray[np.float64]
+    prints: Fingerprints
+
+    def __len__(self) -> int:
+        """Return the number of documents."""
+        return len(self.ids)
+
+    def rows(self, rows: range | npt.NDArray[np.int64]) -> IndexBatch:
+        """Return some of the documents, in the order of ``rows``; none for a row past the end."""
+        index = np.asarray(rows, np.int64)
+        index = index[index < len(self)]
+        chosen = index.tolist()
+        empty, digests, keys, sketches = self.prints
+        return IndexBatch(
+            [self.ids[row] for row in chosen],
+            [self.sources[row] for row in chosen],
+            self.identities[index],
+            self.times[index],
+            Fingerprints(
+                empty[index], [digests[row] for row in chosen], keys[index], sketches[index]
+            ),
+        )
+
+    def digest_words(self) -> npt.NDArray[np.uint64]:
+        """Return the digests as (documents, 2) uint64."""
+        return np.frombuffer(b"".join(self.prints.digests), "<u8").reshape(-1, 2)
+
+
+class Attachment(NamedTuple):
+    """The original that a duplicate is attached to.
+
+    Attributes:
+        original_id: the original's document id.
+        digest: digest of the original's normalised text, 16 bytes.
+        score: estimated resemblance, or Hamming distance.
+        exact: whether the normalised texts are equal.
+    """
+
+    original_id: DocumentId
+    digest: bytes
+    score: float
+    exact: bool
+
+
+class Index(Protocol):
+    """Registers originals and finds them again."""
+
+    def claim(self, batch: IndexBatch) -> list[Attachment | None]:
+        """Decide a batch in order: an attachment for a duplicate, None for an original.
+
+        Raises:
+            ServiceError: the index is out of reach; nothing is known about the batch, and the
+                call can be made again.
+        """
+
+    def close(self) -> None:
+        """Release files and connections."""
+
+
+class Matcher:
+    """Decides whether two documents are near: within the window, and by their sketches."""
+
+    def __init__(self, method: FingerprintMethod, window: float | None) -> None:
+        self._method = method
+        self._window = window
+
+    def within_window(
+        self, left: npt.NDArray[np.float64], right: npt.NDArray[np.float64]
+    ) -> npt.NDArray[np.bool_]:
+        """Say which pairs of event times are at most the window apart."""
+        if self._window is None:
+            return np.ones(len(left), np.bool_)
+        return np.abs(left - right) <= self._window
+
+    def near(
+        self, left: npt.NDArray[np.uint8], right: npt.NDArray[np.uint8]
+    ) -> npt.NDArray[np.bool_]:
+        """Say which pairs of sketches are near."""
+        return self._method.compare(left, right)[1]
+
+    def scores(
+        self, left: npt.NDArray[np.uint8], right: npt.NDArray[np.uint8]
+    ) -> npt.NDArray[np.float64]:
+        """Return the resemblance or Hamming distance of each pair of sketches."""
+        return self._method.compare(left, right)[0]
+
+
+def index_batch(documents: Sequence[Document], prints: Fingerprints) -> IndexBatch:
+    """Put documents and their fingerprints together."""
+    names = [document.source.encode() + b"\0" + _encoded(document.id) for document in documents]
+    return IndexBatch(
+        ids=[document.id for document in documents],
+        sources=[document.source for document in documents],
+        identities=np.array([xxhash.xxh3_64_intdigest(name) for name in names], np.uint64),
+        times=np.array([document.time or 0.0 for document in documents], np.float64),
+        prints=prints,
+    )
+
+
+def _encoded(document_id: DocumentId) -> bytes:
+    """Tell the id 1 from the id "1"."""
+    if isinstance(document_id, int):
+        return b"\0%d" % document_id
+    return document_id.encode("utf-8", "surrogatepass")
+
+
+def duplicate_id(original_id: DocumentId, digest: bytes) -> str:
+    """Name a duplicate group by its original: 96 bits of xxh3-128 over text digest and id.
+
+    It follows from the original alone, so it is the same after a replay or a rebuilt index.
+    """
+    return xxhash.xxh3_128_hexdigest(digest + _encoded(original_id))[:24]

@@ -1,0 +1,83 @@
+"""Originals of the memory index, as columns that grow."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from stream_dedup.index.base import Attachment, IndexBatch
+from stream_dedup.types import DocumentId
+
+
+class Originals:
+    """One row for each original, numbered from 0 in order of registration."""
+
+    def __init__(self, sketch_bytes: int) -> None:
+        self.ids: list[DocumentId] = []
+        self._identities = _Column(np.uint64)
+        self._times = _Column(np.float64)
+        self._digests = _Column(np.uint64, 2)
+        self._sketches = _Column(np.uint8, sketch_bytes)
+
+    def __len__(self) -> int:
+        """Return the number of originals."""
+        return len(self.ids)
+
+    @property
+    def identities(self) -> npt.NDArray[np.uint64]:
+        """(originals,) uint64, see ``IndexBatch``."""
+        return self._identities.values
+
+    @property
+    def times(self) -> npt.NDArray[np.float64]:
+        """(originals,) float64 event times, seconds since the epoch."""
+        return self._times.values
+
+    @property
+    def digests(self) -> npt.NDArray[np.uint64]:
+        """(originals, 2) uint64 digests of the normalised texts."""
+        return self._digests.values
+
+    @property
+    def sketches(self) -> npt.NDArray[np.uint8]:
+        """(originals, width) uint8."""
+        return self._sketches.values
+
+    def append(self, batch: IndexBatch) -> npt.NDArray[np.int64]:
+        """Add originals; return their numbers."""
+        first = len(self.ids)
+        self.ids += batch.ids
+        self._identities.append(batch.identities)
+        self._times.append(batch.times)
+        self._digests.append(batch.digest_words())
+        self._sketches.append(batch.prints.sketches)
+        return np.arange(first, len(self.ids))
+
+    def attachment(self, number: int, score: float, *, exact: bool) -> Attachment:
+        """Describe one original for a duplicate that is attached to it."""
+        return Attachment(self.ids[number], self.digests[number].tobytes(), score, exact)
+
+
+class _Column:
+    """A numpy array that grows by doubling."""
+
+    def __init__(self, dtype: Any, *shape: int) -> None:
+        self._array = np.empty((1024, *shape), dtype)
+        self._used = 0
+
+    @property
+    def values(self) -> npt.NDArray[Any]:
+        return self._array[: self._used]
+
+    def append(self, rows: npt.NDArray[Any]) -> None:
+        end = self._used + len(rows)
+        if end > len(self._array):
+            grown = np.empty(
+                (1 << (end - 1).bit_length(), *self._array.shape[1:]), self._array.dtype
+            )
+            grown[: self._used] = self.values
+            self._array = grown
+        self._array[self._used : end] = rows
+        self._used = end

@@ -1,0 +1,146 @@
+"""The state file: what a memory index holds, kept between runs.
+
+An SQLite database in WAL mode. Each claimed batch that registered originals is one row, written in
+one transaction, so a process killed at any moment leaves a file that holds a prefix of the stream's
+batches and nothing else. ``meta`` holds the format and the fingerprint configuration.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from stream_dedup.errors import ConfigurationMismatch, StateError
+from stream_dedup.fingerprint.fingerprinter import Fingerprints
+from stream_dedup.index.base import IndexBatch
+from stream_dedup.types import DocumentId
+
+_FORMAT = "1"
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
+CREATE TABLE IF NOT EXISTS originals (batch INTEGER PRIMARY KEY, columns BLOB NOT NULL) STRICT;
+"""
+
+
+class _Columns(msgspec.Struct, array_like=True):
+    """One batch of originals as it is stored; arrays are little-endian, row by row."""
+
+    ids: list[DocumentId]
+    identities: bytes
+    times: bytes
+    digests: bytes
+    keys: bytes
+    sketches: bytes
+
+
+class StateFile:
+    """Originals on disk, for one fingerprint configuration and one process at a time."""
+
+    def __init__(self, path: Path, configuration: str) -> None:
+        """Open the file, or make it.
+
+        Raises:
+            StateError: the file cannot be opened, is in use, or is not a state file.
+            ConfigurationMismatch: it was made with other fingerprint settings.
+        """
+        self.path = path
+        try:
+            self._database = sqlite3.connect(path, timeout=2.0, isolation_level=None)
+        except sqlite3.Error as error:
+            raise StateError(self._sentence(error)) from error
+        try:
+            self._open(configuration)
+        except BaseException:
+            self._database.close()
+            raise
+
+    def load(self) -> Iterator[IndexBatch]:
+        """Read the batches of originals in the order in which they were registered."""
+        decoder = msgspec.msgpack.Decoder(_Columns)
+        try:
+            for (blob,) in self._database.execute("SELECT columns FROM originals ORDER BY batch"):
+                yield _unpack(decoder.decode(blob))
+        except (sqlite3.Error, msgspec.MsgspecError, ValueError) as error:
+            raise StateError(self._sentence(error)) from error
+
+    def append(self, batches: Sequence[IndexBatch]) -> None:
+        """Add the originals of one claimed batch, in one transaction."""
+        try:
+            self._database.execute("BEGIN IMMEDIATE")
+            for batch in batches:
+                blob = msgspec.msgpack.encode(_pack(batch))
+                self._database.execute("INSERT INTO originals (columns) VALUES (?)", (blob,))
+            self._database.execute("COMMIT")
+        except sqlite3.Error as error:
+            raise StateError(self._sentence(error)) from error
+
+    def close(self) -> None:
+        """Close the file."""
+        self._database.close()
+
+    def _open(self, configuration: str) -> None:
+        try:
+            self._database.execute("PRAGMA locking_mode = EXCLUSIVE")
+            self._database.execute("PRAGMA journal_mode = WAL")
+            self._database.execute("PRAGMA synchronous = NORMAL")
+            self._database.execute("BEGIN IMMEDIATE")
+            for statement in _SCHEMA.split(";"):
+                self._database.execute(statement)
+            stored = dict(self._database.execute("SELECT name, value FROM meta").fetchall())
+            if not stored:
+                stored = {"format": _FORMAT, "configuration": configuration}
+                self._database.executemany("INSERT INTO meta VALUES (?, ?)", stored.items())
+            self._database.execute("COMMIT")
+        except sqlite3.Error as error:
+            raise StateError(self._sentence(error)) from error
+        if stored.get("format") != _FORMAT:
+            msg = (
+                f"{self.path} was made by another version of stream-dedup. Use a new --state file."
+            )
+            raise StateError(msg)
+        if stored.get("configuration") != configuration:
+            msg = (
+                f"{self.path} was made with other fingerprint settings (configuration "
+                f"{stored.get('configuration')}, now {configuration}). Run with the settings it was "
+                f"made with, or use a new --state file."
+            )
+            raise ConfigurationMismatch(msg)
+
+    def _sentence(self, error: Exception) -> str:
+        if "locked" in str(error):
+            return f"{self.path} is in use by another process. Wait for it to end, or use another file."
+        return (
+            f"{self.path} cannot be used as a state file: {error}. Name another one with --state."
+        )
+
+
+def _pack(batch: IndexBatch) -> _Columns:
+    return _Columns(
+        ids=batch.ids,
+        identities=batch.identities.astype("<u8").tobytes(),
+        times=batch.times.astype("<f8").tobytes(),
+        digests=b"".join(batch.prints.digests),
+        keys=batch.prints.keys.astype("<u8").tobytes(),
+        sketches=batch.prints.sketches.tobytes(),
+    )
+
+
+def _unpack(columns: _Columns) -> IndexBatch:
+    count = len(columns.ids)
+    digests = columns.digests
+    return IndexBatch(
+        ids=columns.ids,
+        sources=[""] * count,
+        identities=np.frombuffer(columns.identities, "<u8"),
+        times=np.frombuffer(columns.times, "<f8"),
+        prints=Fingerprints(
+            empty=np.zeros(count, np.bool_),
+            digests=[digests[start : start + 16] for start in range(0, 16 * count, 16)],
+            keys=np.frombuffer(columns.keys, "<u8").reshape(count, -1),
+            sketches=np.frombuffer(columns.sketches, np.uint8).reshape(count, -1),
+        ),
+    )

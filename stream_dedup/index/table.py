@@ -1,0 +1,99 @@
+"""A multimap from 64-bit keys to numbers, probed and filled a whole batch at a time.
+
+Entries with the same hash slot form a chain, newest first: ``_heads[slot]`` is the newest entry,
+and ``_next[entry]`` the one before it, -1 at the end. 20 bytes for an entry (key 8, value 4,
+chain 4, slot 4) when the arrays are full, twice that just after they have grown.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+Numbers = npt.NDArray[np.int64]
+Keys = npt.NDArray[np.uint64]
+
+_SPREAD = np.uint64(0x9E3779B97F4A7C15)
+_MAX_ENTRIES = (1 << 31) - 1
+_END = -1
+
+
+class PrefixTable:
+    """Maps keys to values; a key may have any number of them."""
+
+    def __init__(self, capacity: int = 1 << 12) -> None:
+        """Make room for ``capacity`` entries, a power of two; it grows by itself."""
+        self._keys = np.zeros(capacity, np.uint64)
+        self._values = np.zeros(capacity, np.int32)
+        self._next = np.full(capacity, _END, np.int32)
+        self._heads = np.full(capacity, _END, np.int32)
+        self._used = 0
+
+    def __len__(self) -> int:
+        """Return the number of entries."""
+        return self._used
+
+    def add(self, keys: Keys, values: Numbers) -> None:
+        """Add an entry for each key.
+
+        Raises:
+            MemoryError: the table would hold more than 2^31 entries.
+        """
+        start, end = self._used, self._used + len(keys)
+        if end > len(self._keys):
+            self._grow(end)
+        self._keys[start:end] = keys
+        self._values[start:end] = values
+        self._used = end
+        self._link(start, end)
+
+    def find(self, keys: Keys) -> tuple[Numbers, Numbers]:
+        """Return pairs (position in ``keys``, value), one for every entry that has the key."""
+        positions = np.arange(len(keys), dtype=np.int64)
+        entries = self._heads[self._slots(keys)]
+        found: list[tuple[Numbers, Numbers]] = []
+        while True:
+            alive = np.flatnonzero(entries != _END)
+            if not len(alive):
+                break
+            positions, entries = positions[alive], entries[alive]
+            equal = np.flatnonzero(self._keys[entries] == keys[positions])
+            if len(equal):
+                found.append((positions[equal], self._values[entries[equal]].astype(np.int64)))
+            entries = self._next[entries]
+        if not found:
+            return positions[:0], positions[:0]
+        return np.concatenate([f[0] for f in found]), np.concatenate([f[1] for f in found])
+
+    def _slots(self, keys: Keys) -> Numbers:
+        bits = len(self._heads).bit_length() - 1
+        return ((keys * _SPREAD) >> np.uint64(64 - bits)).astype(np.int64)
+
+    def _link(self, start: int, end: int) -> None:
+        """Put entries ``start`` to ``end`` at the head of their chains."""
+        slots = self._slots(self._keys[start:end])
+        order = np.argsort(slots, kind="stable")
+        slots, entries = slots[order], order.astype(np.int32) + np.int32(start)
+        # Entries of one batch in the same slot point to one another, the first to the old head.
+        first = np.ones(len(slots), np.bool_)
+        np.not_equal(slots[1:], slots[:-1], out=first[1:])
+        before = np.empty(len(slots), np.int32)
+        before[1:] = entries[:-1]
+        before[first] = self._heads[slots[first]]
+        self._next[entries] = before
+        last = np.append(first[1:], np.True_)[: len(slots)]
+        self._heads[slots[last]] = entries[last]
+
+    def _grow(self, needed: int) -> None:
+        if needed > _MAX_ENTRIES:
+            msg = "the memory index is full: it holds at most 2^31 table entries; use Redis"
+            raise MemoryError(msg)
+        capacity = 1 << (needed - 1).bit_length()
+        for name in ("_keys", "_values", "_next"):
+            grown = np.empty(capacity, getattr(self, name).dtype)
+            grown[: self._used] = getattr(self, name)[: self._used]
+            setattr(self, name, grown)
+        self._heads = np.full(capacity, _END, np.int32)
+        step = 1 << 18
+        for start in range(0, self._used, step):
+            self._link(start, min(start + step, self._used))

@@ -1,0 +1,1 @@
+"""From text to shingles, a batch at a time: normalise, tokenise, shingle."""

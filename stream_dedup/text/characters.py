@@ -1,0 +1,176 @@
+"""What each Unicode code point is, frozen at Unicode 14.0.
+
+A fingerprint must not change when Python is upgraded, so the classes come from ``characters.npz``
+and not from the interpreter's own Unicode database. ``python -m stream_dedup.text.characters``
+writes that file, and only under a Python whose database is 14.0.0 (3.11).
+
+Three classes decide tokenisation: characters of a *word* run together (letters, digits, marks and
+the underscore), a *single* is a token of its own (scripts written without spaces), and everything
+else *separates*. ``FOLD`` maps a code point to its NFKC_Casefold (Unicode 14.0, section 3.13), with
+every white space mapped to a plain space, where that is one code point which no neighbour can
+change. The others are marked *slow*: a text that has one is normalised by ``unicodedata``.
+"""
+
+from __future__ import annotations
+
+import sys
+import unicodedata
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+SEPARATOR, WORD, SINGLE = 0, 1, 2
+CODE_POINTS = 0x110000
+SPACE = 0x20
+
+_FILE = Path(__file__).with_name("characters.npz")
+_UNICODE_VERSION = "14.0.0"
+
+#: Scripts written without spaces between words; each character is a token. Blocks, inclusive.
+_SINGLES = (
+    (0x0E00, 0x0E7F),  # Thai
+    (0x0E80, 0x0EFF),  # Lao
+    (0x1000, 0x109F),  # Myanmar
+    (0x1780, 0x17FF),  # Khmer
+    (0x2E80, 0x2FDF),  # CJK and Kangxi radicals
+    (0x3005, 0x3007),  # ideographic iteration mark, closing mark, zero
+    (0x3021, 0x3029),  # Hangzhou numerals
+    (0x3031, 0x303C),  # Kana repeat marks
+    (0x3040, 0x30FF),  # Hiragana, Katakana
+    (0x3100, 0x312F),  # Bopomofo
+    (0x31A0, 0x31BF),  # Bopomofo extended
+    (0x31F0, 0x31FF),  # Katakana phonetic extensions
+    (0x3400, 0x4DBF),  # CJK extension A
+    (0x4E00, 0x9FFF),  # CJK unified ideographs
+    (0xA000, 0xA4CF),  # Yi
+    (0xA9E0, 0xA9FF),  # Myanmar extended B
+    (0xAA60, 0xAA7F),  # Myanmar extended A
+    (0xF900, 0xFAFF),  # CJK compatibility ideographs
+    (0x1AFF0, 0x1B16F),  # Kana extensions
+    (0x20000, 0x3134F),  # CJK extensions B to G
+)
+
+#: Default_Ignorable_Code_Point (Unicode 14.0, DerivedCoreProperties): removed by NFKC_Casefold.
+IGNORABLE = (
+    "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e"
+    "\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8"
+    "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
+)
+
+
+class Characters(NamedTuple):
+    """The tables, indexed by code point.
+
+    Attributes:
+        classes: (0x110000,) uint8 of SEPARATOR, WORD or SINGLE.
+        fold: (0x110000,) uint32, the code point's single-character NFKC_Casefold.
+        slow: (0x110000,) bool, whether a text with this code point takes the slow route.
+    """
+
+    classes: npt.NDArray[np.uint8]
+    fold: npt.NDArray[np.uint32]
+    slow: npt.NDArray[np.bool_]
+
+
+@cache
+def characters() -> Characters:
+    """Read the tables, once."""
+    with np.load(_FILE) as stored:
+        fold = np.arange(CODE_POINTS, dtype=np.uint32)
+        fold[stored["fold_from"]] = stored["fold_to"]
+        classes = np.repeat(stored["class_values"], stored["class_lengths"])
+        slow = np.repeat(stored["slow_values"], stored["slow_lengths"])
+        return Characters(classes, fold, slow)
+
+
+@cache
+def ascii_fold() -> bytes:
+    """Return the 256-byte table for ``bytes.translate`` that folds ASCII text."""
+    fold = characters().fold[:128]
+    return bytes(fold.astype(np.uint8)) + bytes(range(128, 256))
+
+
+@cache
+def ascii_classes() -> npt.NDArray[np.uint8]:
+    """Return the classes of the code points below 256."""
+    return np.ascontiguousarray(characters().classes[:256])
+
+
+def _class_of(code: int, char: str) -> int:
+    category = unicodedata.category(char)
+    if category[0] not in "LNM" and char != "_":
+        return SEPARATOR
+    return SINGLE if any(low <= code <= high for low, high in _SINGLES) else WORD
+
+
+def _joins_backwards() -> set[str]:
+    """Return the characters that normalisation may merge into the one before."""
+    joins = {
+        chr(code) for low, high in ((0x1161, 0x1176), (0x11A8, 0x11C3)) for code in range(low, high)
+    }
+    for code in range(CODE_POINTS):
+        parts = unicodedata.decomposition(chr(code))
+        if parts and not parts.startswith("<"):
+            joins.update(chr(int(part, 16)) for part in parts.split()[1:])
+    return joins
+
+
+def build() -> Characters:
+    """Derive the tables from this interpreter's Unicode database (takes seconds)."""
+    import re  # noqa: PLC0415 - needed only when the tables are rebuilt
+
+    classes = np.zeros(CODE_POINTS, np.uint8)
+    fold = np.arange(CODE_POINTS, dtype=np.uint32)
+    slow = np.zeros(CODE_POINTS, np.bool_)
+    ignorable = re.compile(f"[{IGNORABLE}]")
+    joins = _joins_backwards()
+    for code in range(CODE_POINTS):
+        char = chr(code)
+        classes[code] = _class_of(code, char)
+        if char.isspace():
+            fold[code] = SPACE
+            continue
+        once = unicodedata.normalize("NFKC", char).casefold()
+        folded = unicodedata.normalize("NFKC", once)
+        moves = any(unicodedata.combining(c) or c in joins for c in (char, *folded))
+        if 0xD800 <= code <= 0xDFFF or len(folded) != 1 or moves or ignorable.match(char):
+            slow[code] = True
+        else:
+            fold[code] = ord(folded)
+    return Characters(classes, fold, slow)
+
+
+def _runs(
+    values: npt.NDArray[np.uint8] | npt.NDArray[np.bool_],
+) -> tuple[npt.NDArray[np.uint8], ...]:
+    starts = np.concatenate([[0], np.flatnonzero(values[1:] != values[:-1]) + 1])
+    lengths = np.diff(np.append(starts, len(values)))
+    return values[starts], lengths.astype(np.uint32)  # type: ignore[return-value]
+
+
+def main() -> int:
+    """Write ``characters.npz``."""
+    if unicodedata.unidata_version != _UNICODE_VERSION:
+        sys.stderr.write(f"needs Unicode {_UNICODE_VERSION}, has {unicodedata.unidata_version}\n")
+        return 1
+    tables = build()
+    changed = np.flatnonzero(tables.fold != np.arange(CODE_POINTS)).astype(np.uint32)
+    class_values, class_lengths = _runs(tables.classes)
+    slow_values, slow_lengths = _runs(tables.slow)
+    np.savez_compressed(
+        _FILE,
+        fold_from=changed,
+        fold_to=tables.fold[changed],
+        class_values=class_values,
+        class_lengths=class_lengths,
+        slow_values=slow_values,
+        slow_lengths=slow_lengths,
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,108 @@
+"""Normalise a batch of texts: NFKC_Casefold, white-space runs collapsed, ends trimmed.
+
+Two texts are *exact* copies when their normalised forms are equal, so case, white space, width
+variants (full-width letters, ligatures) and invisible characters do not matter; punctuation does.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from stream_dedup.text.characters import IGNORABLE, SPACE, ascii_fold, characters
+
+#: Stands between texts while they are one array; no text keeps it (it folds to a space).
+_SEPARATOR = "\x1e"
+_IGNORABLE = re.compile(f"[{IGNORABLE}]")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+class NormalizedBatch(NamedTuple):
+    """Normalised texts as one array of code points.
+
+    Attributes:
+        codes: (characters,) uint8 when every text is ASCII, else uint32.
+        starts: (texts,) int64, where each text begins in ``codes``.
+        ends: (texts,) int64, where it ends (exclusive). At least one character that is in no text
+            stands between a text and the next.
+    """
+
+    codes: npt.NDArray[np.uint8] | npt.NDArray[np.uint32]
+    starts: npt.NDArray[np.int64]
+    ends: npt.NDArray[np.int64]
+
+    def encoded(self) -> list[bytes]:
+        """Return each text as UTF-8."""
+        spans = zip(self.starts.tolist(), self.ends.tolist(), strict=True)
+        if self.codes.dtype == np.uint8:
+            data = self.codes.tobytes()
+            return [data[start:end] for start, end in spans]
+        text = self.codes.tobytes().decode("utf-32-le")
+        return [text[start:end].encode() for start, end in spans]
+
+
+def nfkc_casefold(text: str) -> str:
+    """Return the NFKC_Casefold of one text (Unicode 14.0, section 3.13, definition D146).
+
+    A lone surrogate, which no encoding can carry, becomes U+FFFD.
+    """
+    text = _SURROGATE.sub("\ufffd", _IGNORABLE.sub("", text))
+    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
+
+
+def normalize(texts: Sequence[str]) -> NormalizedBatch:
+    """Normalise texts. Batches in which every text is ASCII take the shortest way."""
+    joined = _SEPARATOR.join(texts)
+    if joined.isascii():
+        codes: npt.NDArray[np.uint8] | npt.NDArray[np.uint32]
+        codes = np.frombuffer(joined.encode().translate(ascii_fold()), np.uint8)
+    else:
+        texts, codes = _fold_wide(texts, joined)
+    lengths = np.fromiter((len(text) for text in texts), np.int64, len(texts))
+    return _collapse(codes, lengths)
+
+
+def _fold_wide(texts: Sequence[str], joined: str) -> tuple[Sequence[str], npt.NDArray[np.uint32]]:
+    """Fold by table; texts that the table cannot serve are normalised one by one before."""
+    tables = characters()
+    codes = np.frombuffer(joined.encode("utf-32-le", "surrogatepass"), np.uint32)
+    slow = np.flatnonzero(tables.slow[codes])
+    if len(slow):
+        ends = np.cumsum(np.fromiter((len(text) + 1 for text in texts), np.int64, len(texts)))
+        texts = list(texts)
+        for index in np.unique(np.searchsorted(ends, slow, side="right")).tolist():
+            texts[index] = nfkc_casefold(texts[index])
+        codes = np.frombuffer(_SEPARATOR.join(texts).encode("utf-32-le"), np.uint32)
+    return texts, tables.fold[codes]
+
+
+def _collapse(
+    codes: npt.NDArray[np.uint8] | npt.NDArray[np.uint32], lengths: npt.NDArray[np.int64]
+) -> NormalizedBatch:
+    """Drop each space that follows a space or begins a text; trim a last one by its end."""
+    ends = np.cumsum(lengths + 1) - 1
+    starts = ends - lengths
+    gap = codes == SPACE
+    drop = np.empty(len(codes), np.bool_)
+    if len(codes):
+        drop[0] = gap[0]
+        np.logical_and(gap[1:], gap[:-1], out=drop[1:])
+        first = starts[lengths > 0]
+        drop[first] = gap[first]
+        # A separator folds to a space as well; it must stay, so that texts stay apart.
+        drop[ends[:-1]] = False
+    dropped = np.count_nonzero(drop)
+    if dropped:
+        before = np.concatenate([[0], np.cumsum(drop, dtype=np.int64)])
+        codes = codes[~drop]
+        starts = starts - before[starts]
+        ends = ends - before[ends]
+    if len(codes):
+        trailing = (ends > starts) & (codes[np.maximum(ends - 1, 0)] == SPACE)
+        ends = ends - trailing
+    return NormalizedBatch(codes, starts, ends)
