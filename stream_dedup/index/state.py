@@ -105,14 +105,14 @@ class StateFile:
         if stored.get("configuration") != configuration:
             msg = (
                 f"{self.path} was made with other fingerprint settings (configuration "
-                f"{stored.get('configuration')}, now {configuration}). Run with the settings it was "
-                f"made with, or use a new --state file."
+                f"{stored.get('configuration')}, now {configuration}). Run with the settings it "
+                f"was made with, or use a new --state file."
             )
             raise ConfigurationMismatch(msg)
 
     def _sentence(self, error: Exception) -> str:
         if "locked" in str(error):
-            return f"{self.path} is in use by another process. Wait for it to end, or use another file."
+            return f"{self.path} is in use by another process. Wait for it, or use another file."
         return (
             f"{self.path} cannot be used as a state file: {error}. Name another one with --state."
         )

@@ -37,7 +37,7 @@ def design_bands(threshold: float, recall: float, values: int) -> Bands:
             if find_probability(threshold, Bands(count, rows)) >= recall:
                 return Bands(count, rows)
     msg = (
-        f"No band design over {values} MinHash values finds {recall:.2%} of the pairs at resemblance "
-        f"{threshold}. Lower recall or raise threshold."
+        f"No band design over {values} MinHash values finds {recall:.2%} of the pairs at "
+        f"resemblance {threshold}. Lower recall or raise threshold."
     )
     raise SettingsError(msg)

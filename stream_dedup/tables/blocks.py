@@ -7,7 +7,7 @@ blocks moved to the front, makes every such pair share the prefix of at least on
 
 from __future__ import annotations
 
-from itertools import combinations
+from itertools import combinations, pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +28,7 @@ class Permutation:
 
     def __init__(self, bounds: list[int], chosen: tuple[int, ...]) -> None:
         others = tuple(block for block in range(len(bounds) - 1) if block not in chosen)
-        widths = [high - low for low, high in zip(bounds, bounds[1:], strict=False)]
+        widths = [high - low for low, high in pairwise(bounds)]
         self.prefix_bits = min(sum(widths[block] for block in chosen), MAX_PREFIX_BITS)
         #: (mask of the block in place, bits to shift it right by, negative for left)
         self._moves: list[tuple[int, int]] = []

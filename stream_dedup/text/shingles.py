@@ -81,7 +81,7 @@ def _run_hashes(
     lasts: Offsets,
     base: int,
 ) -> Hashes:
-    """Hash each run ``codes[first:last]``: the sum of (code + 1) * base^i, i from the run's start."""
+    """Hash each run ``codes[first:last]``: sum of (code + 1) * base^i, i from the run's start."""
     size = 1 << max(16, len(codes).bit_length())
     powers, inverses = _powers(base, size)
     sums = np.zeros(len(codes) + 1, np.uint64)
