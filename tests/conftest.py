@@ -1,0 +1,64 @@
+"""Services for tests, and marks by folder."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.services.redis import RedisServer
+
+#: kafka-python reads its message schemas with functions that Python 3.11 and 3.12 deprecate
+#: and 3.13 does not.
+_KAFKA_WARNING = "(open|read)_text is deprecated"
+
+with warnings.catch_warnings():
+    warnings.filterwarnings("ignore", _KAFKA_WARNING, DeprecationWarning)
+    from tests.services.kafka import KafkaBroker, Topics
+
+_TESTS = Path(__file__).parent
+_MARKED_FOLDERS = ("integration", "fault")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Go on without the warning where kafka-python loads more schemas later."""
+    config.addinivalue_line("filterwarnings", f"ignore:{_KAFKA_WARNING}:DeprecationWarning")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark a test by the folder it is in."""
+    for item in items:
+        if item.path.is_relative_to(_TESTS):
+            folder = item.path.relative_to(_TESTS).parts[0]
+            if folder in _MARKED_FOLDERS:
+                item.add_marker(folder)
+
+
+@pytest.fixture(scope="session")
+def kafka() -> Iterator[KafkaBroker]:
+    """A broker for the whole session; a test that breaks one starts its own ``KafkaBroker()``."""
+    with KafkaBroker(os.environ.get("STREAM_DEDUP_TEST_KAFKA")) as broker:
+        yield broker
+
+
+@pytest.fixture(scope="session")
+def redis_server() -> Iterator[RedisServer]:
+    """A Redis for the whole session; a test that breaks one starts its own ``RedisServer()``."""
+    with RedisServer(os.environ.get("STREAM_DEDUP_TEST_REDIS")) as server:
+        yield server
+
+
+@pytest.fixture
+def redis_url(redis_server: RedisServer) -> str:
+    """Address of an empty database without Functions."""
+    redis_server.flush()
+    return redis_server.url
+
+
+@pytest.fixture
+def topics(kafka: KafkaBroker) -> Callable[..., Topics]:
+    """Call it, with ``partitions=`` if need be, for three new topics; they are never deleted."""
+    return kafka.create_topics
