@@ -5,13 +5,11 @@
 # package that cannot be installed is a warning. Without one, everything runs as local processes.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
+program=services
+. ops/services/common.sh
 
 pom=ops/services/kafka/pom.xml
 libs=.services/kafka/libs
-
-say() { printf 'services: %s\n' "$*" >&2; }
-die() { say "$*"; exit 1; }
-has() { command -v "$1" >/dev/null 2>&1; }
 
 docker_answers() { has docker && timeout 10 docker info </dev/null >/dev/null 2>&1; }
 
@@ -26,43 +24,24 @@ missing_packages() {
     fi
 }
 
-# Runs a command as root; without a terminal sudo may not ask for a password.
-as_root() {
-    if [ "$(id -u)" = 0 ]; then "$@"
-    elif [ -t 0 ]; then sudo "$@"
-    else sudo -n "$@"
-    fi
-}
-
-apt_install() {
-    has apt-get || { say "this is not a Debian-like system; install by hand what these packages hold: $*"; return 1; }
-    [ "$(id -u)" = 0 ] || has sudo || { say "neither root nor sudo; have an administrator run: apt-get install $*"; return 1; }
-    say "installing $*"
-    local apt=(env DEBIAN_FRONTEND=noninteractive apt-get -q -y)
-    as_root "${apt[@]}" update >/dev/null \
-        && as_root "${apt[@]}" install --no-install-recommends "$@" </dev/null >/dev/null \
-        || { say "apt-get could not install $*; its message stands above"; return 1; }
-    # The tests start servers of their own on free ports; these packages start one each at boot.
+# The tests start servers of their own on free ports; these packages start one each at boot.
+stop_new_servers() {
+    [ -d /run/systemd/system ] || return 0
     for unit in redis-server prometheus; do
-        case " $* " in *" $unit "*)
-            if has systemctl && systemctl is-active --quiet "$unit"; then
-                as_root systemctl disable --now --quiet "$unit"
-            fi ;;
-        esac
+        case " $* " in *" $unit "*) as_root systemctl disable --now --quiet "$unit" ;; esac
     done
 }
 
 install_kafka() {
-    local major stamp
+    local major stamp output
     major=$(java -version 2>&1 | sed -n 's/.* version "\([0-9]*\).*/\1/p')
-    [ "${major:-0}" -ge 17 ] || die "Kafka needs Java 17 or later; \`java -version\` says ${major:-nothing}."
-    stamp=$(sha256sum "$pom" | cut -d' ' -f1)
-    [ "$(cat "$libs/.stamp" 2>/dev/null)" = "$stamp" ] && return
+    [ "${major:-0}" -ge 17 ] || die "Kafka needs Java 17 or later, and java is ${major:-another}."
+    stamp=$(cksum <"$pom")
+    [ "$(cat "$libs/.stamp" 2>/dev/null)" != "$stamp" ] || return 0
     say "fetching the Kafka broker into $libs"
     rm -rf "$libs"
-    mkdir -p "$libs"
-    mvn --quiet --batch-mode -Dstyle.color=never --file "$pom" dependency:copy-dependencies \
-        -DoutputDirectory="$PWD/$libs" </dev/null >&2 || die "Maven could not fetch Kafka; its message stands above"
+    output=$(mvn --quiet --batch-mode --file "$pom" dependency:copy-dependencies \
+        -DoutputDirectory="$PWD/$libs" </dev/null 2>&1) || die "Maven could not fetch Kafka: $output"
     echo "$stamp" >"$libs/.stamp"
 }
 
@@ -71,10 +50,15 @@ if docker_answers; then
     mode=docker
     say "a Docker daemon answers; Kafka and Redis will run in containers"
 fi
-mapfile -t packages < <(missing_packages "$mode")
-if [ ${#packages[@]} -gt 0 ] && ! apt_install "${packages[@]}"; then
-    [ "$mode" = docker ] || exit 1
-    say "going on; tests of the Redis Cluster and of Prometheus need ${packages[*]}"
+read -r -a packages < <(missing_packages "$mode" | xargs)
+if [ ${#packages[@]} -gt 0 ]; then
+    if apt_install "${packages[@]}" </dev/null; then
+        stop_new_servers "${packages[@]}"
+    elif [ "$mode" = docker ]; then
+        say "going on; tests that need ${packages[*]} will fail"
+    else
+        exit 1
+    fi
 fi
 [ "$mode" = docker ] || install_kafka
 say "ready"

@@ -1,0 +1,67 @@
+# Everything one does with a checkout. Only Python 3.11 or later is needed beforehand.
+
+PYTHON ?= python3
+BIN := .venv/bin
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
+
+.PHONY: run
+run: .venv/run.stamp ## Deduplicate examples/documents.jsonl into .run/annotated.jsonl
+	@mkdir -p .run
+	$(BIN)/stream-dedup run examples/documents.jsonl -o .run/annotated.jsonl
+
+.PHONY: test
+test: check services ## Check the code, then run all tests on real services
+	$(BIN)/python -m pytest
+
+.PHONY: check
+check: .venv/dev.stamp ## Lint, format, types and the import contract
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+.PHONY: format
+format: .venv/dev.stamp ## Format the code and mend what the linter can mend
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+.PHONY: unit
+unit: .venv/dev.stamp ## Run the tests that need no service
+	$(BIN)/python -m pytest -m "not integration and not fault"
+
+.PHONY: integration
+integration: .venv/dev.stamp services ## Run the tests on real services
+	$(BIN)/python -m pytest -m integration
+
+.PHONY: fault
+fault: .venv/dev.stamp services ## Run the tests that break services and workers
+	$(BIN)/python -m pytest -m fault
+
+.PHONY: bench
+bench: .venv/dev.stamp services ## Run every benchmark
+	@set -e; for script in benchmarks/bench_*.py; do echo "$$script"; $(BIN)/python "$$script"; done
+
+.PHONY: services
+services: ## Install what tests need to start Kafka, Redis and Prometheus (apt, Maven)
+	@ops/services/install.sh
+
+.PHONY: up
+up: ## Start the whole pipeline in Docker; see ops/runbook.md
+	docker compose up --build --detach --wait
+
+.PHONY: down
+down: ## Stop it; the data stays
+	docker compose down
+
+.PHONY: clean
+clean: ## Remove the virtual environment, the services' files and all caches
+	rm -rf .venv .services .run dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.venv/%.stamp: pyproject.toml
+	@PYTHON=$(PYTHON) ops/services/venv.sh $*
