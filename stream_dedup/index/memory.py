@@ -7,7 +7,7 @@ import numpy as np
 from stream_dedup.fingerprint.fingerprinter import FingerprintMethod
 from stream_dedup.index.base import Attachment, IndexBatch, Matcher
 from stream_dedup.index.originals import Originals
-from stream_dedup.index.pairs import Rows, entry_keys, sharing_pairs, unique_pairs
+from stream_dedup.index.pairs import Rows, entry_keys, exact_leaders, near_pairs, unique_pairs
 from stream_dedup.index.state import StateFile
 from stream_dedup.index.table import PrefixTable
 
@@ -94,24 +94,15 @@ class MemoryIndex:
 
     def _resolve_within(self, batch: IndexBatch, rows: Rows) -> Rows:
         """Return, for each row, the earliest near original among the rows, or the row itself."""
-        firsts: dict[tuple[bytes, float], int] = {}
-        leader = {}
-        for row in rows.tolist():
-            time = float(batch.times[row]) if self._windowed else 0.0
-            leader[row] = firsts.setdefault((batch.prints.digests[row], time), row)
-        distinct = np.fromiter(firsts.values(), np.int64, len(firsts))
-        earlier, later = sharing_pairs(batch.prints.keys[distinct])
-        earlier, later = distinct[earlier], distinct[later]
-        inside = self._matcher.within_window(batch.times[earlier], batch.times[later])
-        earlier, later = earlier[inside], later[inside]
-        sketches = batch.prints.sketches
-        near = self._matcher.near(sketches[earlier], sketches[later])
+        leaders = exact_leaders(batch, rows, windowed=self._windowed)
+        attached = np.arange(len(batch))
         # Pairs come in the order of the earlier row, so a row meets its earliest original first,
         # and whether the earlier row is an original has been settled by then.
-        for one, other in zip(earlier[near].tolist(), later[near].tolist(), strict=True):
-            if leader[one] == one and leader[other] == other:
-                leader[other] = one
-        return np.fromiter((leader[leader[row]] for row in rows.tolist()), np.int64, len(rows))
+        pairs = near_pairs(batch, rows[leaders == rows], self._matcher)
+        for earlier, later in zip(pairs[0].tolist(), pairs[1].tolist(), strict=True):
+            if attached[earlier] == earlier and attached[later] == later:
+                attached[later] = earlier
+        return attached[leaders]
 
     def _find_exact(self, batch: IndexBatch) -> tuple[Rows, Rows]:
         """Return the pairs (row, original) with equal texts within the window."""

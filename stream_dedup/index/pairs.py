@@ -1,9 +1,11 @@
-"""Pairs of documents that share a table key, within one batch."""
+"""Documents of one batch that are copies of each other, or share a table key and are near."""
 
 from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
+
+from stream_dedup.index.base import IndexBatch, Matcher
 
 Rows = npt.NDArray[np.int64]
 
@@ -11,10 +13,10 @@ _TABLE_FACTOR = 0x9E3779B97F4A7C15
 
 
 def entry_keys(keys: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """Make keys of different tables different: (documents, tables) in and out.
+    """Make equal keys of different tables differ: (documents, tables) in and out.
 
-    Exactly reversible for each table, so two documents share an entry key of a table only when
-    they share its key.
+    Reversible within a table, so two documents share an entry key of a table only when they share
+    its key.
     """
     tables = np.arange(1, keys.shape[1] + 1, dtype=np.uint64) * np.uint64(_TABLE_FACTOR)
     return keys ^ tables
@@ -27,19 +29,39 @@ def unique_pairs(left: Rows, right: Rows) -> tuple[Rows, Rows]:
 
 
 def sharing_pairs(keys: npt.NDArray[np.uint64]) -> tuple[Rows, Rows]:
-    """Return the pairs (earlier row, later row) that share a key in some column."""
+    """Return the pairs (earlier, later) of rows that share a key in some column, sorted.
+
+    Takes rows * rows bytes, so it is meant for a few hundred rows at a time.
+    """
     rows, columns = keys.shape
     flat = entry_keys(keys).reshape(-1)
     order = np.argsort(flat, kind="stable")
-    flat = flat[order]
-    documents = order // columns
-    left, right = [], []
+    flat, documents = flat[order], order // columns
+    shares = np.zeros((rows, rows), np.bool_)
     for distance in range(1, rows):
         same = np.flatnonzero(flat[distance:] == flat[:-distance])
         if not len(same):
             break
-        left.append(documents[same])
-        right.append(documents[same + distance])
-    if not left:
-        return np.zeros(0, np.int64), np.zeros(0, np.int64)
-    return unique_pairs(np.concatenate(left), np.concatenate(right))
+        shares[documents[same], documents[same + distance]] = True
+    np.fill_diagonal(shares, val=False)
+    earlier, later = np.nonzero(shares)
+    return earlier, later
+
+
+def exact_leaders(batch: IndexBatch, rows: Rows, *, windowed: bool) -> Rows:
+    """Return, for each row, the first of the rows with the same text (and time, if windowed)."""
+    firsts: dict[tuple[bytes, float], int] = {}
+    digests = batch.prints.digests
+    times = batch.times.tolist() if windowed else [0.0] * len(batch)
+    leaders = [firsts.setdefault((digests[row], times[row]), row) for row in rows.tolist()]
+    return np.array(leaders, np.int64)
+
+
+def near_pairs(batch: IndexBatch, rows: Rows, matcher: Matcher) -> tuple[Rows, Rows]:
+    """Return the pairs (earlier, later) of near documents among ``rows``, sorted."""
+    earlier, later = sharing_pairs(batch.prints.keys[rows])
+    earlier, later = rows[earlier], rows[later]
+    inside = matcher.within_window(batch.times[earlier], batch.times[later])
+    earlier, later = earlier[inside], later[inside]
+    near = matcher.near(batch.prints.sketches[earlier], batch.prints.sketches[later])
+    return earlier[near], later[near]

@@ -1,0 +1,140 @@
+#!lua name=stream_dedup_1
+
+-- The Redis half of the claim protocol: one call acts on one partition, atomically, for many rows.
+--
+-- Keys (NS is the namespace, P a partition number; all keys of a partition share its hash tag):
+--   NS:{P}:tTT:HHHH   sorted set, one for each table TT (hexadecimal) and leading bits HHHH of the
+--                     table key. Score: the following bits of the table key, exact below 2^53.
+--                     Member: a claim id, 8 bytes, big-endian, so equal scores sort by age.
+--   NS:{P}:cN         hash, bucket N of claim records. Field: claim id. Value: the claim's fate, one
+--                     byte, then its record (see records.py): P pending, O original, V void. The
+--                     fate is written once: P becomes O or V, and neither ever changes. A void
+--                     claim keeps no record.
+--   NS:{index}        hash, one for the index: configuration, layout, workers (a counter).
+--
+-- Rows are packed little-endian and back to back in one argument; every reply is packed likewise.
+-- Each function may be repeated, or come late, without harm.
+
+-- Redis offers these only while a function runs, not while the library loads.
+local function tools()
+  return redis.call, struct.pack, struct.unpack, string.sub
+end
+
+-- probe NS:{P}: rows limit width -> pairs of (row number u32, claim id 8 bytes), and how many rows
+-- were cut at the limit. A row: key suffix (width bytes), score f64, claim id, mode u8.
+-- Returns the other claims at the score, oldest first; mode 1 inserts the row's claim when there is
+-- none, mode 2 always, mode 0 never.
+local function probe(keys, args)
+  local call, pack, unpack, sub = tools()
+  local prefix, rows, limit, width = keys[1], args[1], tonumber(args[2]), tonumber(args[3])
+  local found, count, capped, row = {}, 0, 0, 0
+  for at = 1, #rows, width + 17 do
+    local key = prefix .. sub(rows, at, at + width - 1)
+    local score, claim, mode = unpack('<dc8B', rows, at + width)
+    local members = call('ZRANGEBYSCORE', key, score, score, 'LIMIT', 0, limit + 1)
+    local others = 0
+    for i = 1, #members do
+      if members[i] ~= claim then
+        if others == limit then
+          capped = capped + 1
+          break
+        end
+        others = others + 1
+        count = count + 1
+        found[count] = pack('<I4c8', row, members[i])
+      end
+    end
+    if mode == 2 or (mode == 1 and others == 0) then
+      call('ZADD', key, score, claim)
+    end
+    row = row + 1
+  end
+  return { table.concat(found), capped }
+end
+
+-- put NS:{P}: rows -> nothing. A row: claim id, bucket u32, length u32, record.
+local function put(keys, args)
+  local call, _, unpack = tools()
+  local prefix, rows, at = keys[1], args[1], 1
+  while at <= #rows do
+    local claim, bucket, record
+    claim, bucket, record, at = unpack('<c8I4I4c0', rows, at)
+    call('HSETNX', prefix .. 'c' .. bucket, claim, 'P' .. record)
+  end
+  return redis.status_reply('OK')
+end
+
+-- read NS:{P}: rows -> for each row length u32, value (length 0: there is none).
+-- A row: claim id, bucket u32.
+local function read(keys, args)
+  local call, pack, unpack = tools()
+  local prefix, rows, values = keys[1], args[1], {}
+  for at = 1, #rows, 12 do
+    local claim, bucket = unpack('<c8I4', rows, at)
+    local value = call('HGET', prefix .. 'c' .. bucket, claim) or ''
+    values[#values + 1] = pack('<I4', #value) .. value
+  end
+  return table.concat(values)
+end
+
+-- settle NS:{P}: rows -> one byte for each row, the fate that stands.
+-- A row: claim id, bucket u32, fate u8 ('O' or 'V'). A claim without a record can only become void.
+local function settle(keys, args)
+  local call, _, unpack, sub = tools()
+  local prefix, rows, fates = keys[1], args[1], {}
+  for at = 1, #rows, 13 do
+    local claim, bucket, fate = unpack('<c8I4c1', rows, at)
+    local key = prefix .. 'c' .. bucket
+    local value = call('HGET', key, claim)
+    local stands = value and sub(value, 1, 1)
+    if not value or (stands == 'P' and fate == 'V') then
+      call('HSET', key, claim, 'V')
+      stands = 'V'
+    elseif stands == 'P' then
+      call('HSET', key, claim, 'O' .. sub(value, 2))
+      stands = 'O'
+    end
+    fates[#fates + 1] = stands
+  end
+  return table.concat(fates)
+end
+
+-- withdraw NS:{P}: rows width -> nothing. A row: key suffix (width bytes), claim id.
+local function withdraw(keys, args)
+  local call, _, _, sub = tools()
+  local prefix, rows, width = keys[1], args[1], tonumber(args[2])
+  for at = 1, #rows, width + 8 do
+    call('ZREM', prefix .. sub(rows, at, at + width - 1), sub(rows, at + width, at + width + 7))
+  end
+  return redis.status_reply('OK')
+end
+
+-- forget NS:{P}: rows -> nothing. Removes records of claims that were never committed.
+-- A row: claim id, bucket u32.
+local function forget(keys, args)
+  local call, _, unpack = tools()
+  local prefix, rows = keys[1], args[1]
+  for at = 1, #rows, 12 do
+    local claim, bucket = unpack('<c8I4', rows, at)
+    call('HDEL', prefix .. 'c' .. bucket, claim)
+  end
+  return redis.status_reply('OK')
+end
+
+-- enter NS:{index}: configuration layout -> the configuration and the layout that stand (the first
+-- caller's), and a number for the calling worker.
+local function enter(keys, args)
+  local call = tools()
+  call('HSETNX', keys[1], 'configuration', args[1])
+  call('HSETNX', keys[1], 'layout', args[2])
+  local stands = call('HMGET', keys[1], 'configuration', 'layout')
+  return { stands[1], stands[2], call('HINCRBY', keys[1], 'workers', 1) }
+end
+
+redis.register_function('stream_dedup_1_probe', probe)
+redis.register_function('stream_dedup_1_put', put)
+redis.register_function('stream_dedup_1_read', read)
+redis.register_function('stream_dedup_1_settle', settle)
+redis.register_function('stream_dedup_1_withdraw', withdraw)
+redis.register_function('stream_dedup_1_forget', forget)
+redis.register_function('stream_dedup_1_enter', enter)

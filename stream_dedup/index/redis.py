@@ -1,0 +1,208 @@
+"""The index in Redis: batches through the claim protocol, any number of workers side by side."""
+
+from __future__ import annotations
+
+import time
+from typing import NamedTuple, Self
+
+import numpy as np
+
+from stream_dedup.fingerprint.fingerprinter import Fingerprinter
+from stream_dedup.index.base import Attachment, IndexBatch, Matcher
+from stream_dedup.index.claims import Mode, Outcome, Steps, settle_document, start_again
+from stream_dedup.index.driver import Claims, Driver, Rows, Seen
+from stream_dedup.index.keys import ClaimIds, Layout
+from stream_dedup.index.pairs import exact_leaders, near_pairs
+from stream_dedup.index.store import RedisStore, connect
+from stream_dedup.settings import Settings
+
+#: Documents claimed together; bounds the pairs that one viral post can make within a batch.
+STEP = 512
+
+
+#: For each row that is near earlier rows of its batch: these, in order.
+Neighbours = dict[int, list[int]]
+
+
+class ClaimCounts(NamedTuple):
+    """What the claims of one batch went through, for metrics.
+
+    Attributes:
+        voided: claims of others that were voided.
+        retried: attempts beyond the first.
+        capped: probes that had more candidates than they return.
+    """
+
+    voided: int = 0
+    retried: int = 0
+    capped: int = 0
+
+
+class RedisIndex:
+    """An index in Redis or Valkey, shared by any number of workers.
+
+    Attributes:
+        counts: what the claims of the latest batch went through.
+    """
+
+    def __init__(self, store: RedisStore, settings: Settings, fingerprinter: Fingerprinter) -> None:
+        """Enter the index through ``store``; see ``connect``."""
+        self.store = store
+        self.matcher = Matcher(fingerprinter.method, settings.window)
+        self.windowed = settings.window is not None
+        self.grace = settings.claim_grace
+        self.ids = ClaimIds(store.enter(fingerprinter.configuration))
+        self.counts = ClaimCounts()
+
+    @classmethod
+    def connect(cls, settings: Settings) -> Self:
+        """Connect, load the functions, and enter the index.
+
+        Raises:
+            ServiceError: Redis is out of reach or refuses.
+            ConfigurationMismatch: the index was built with other settings.
+        """
+        fingerprinter = Fingerprinter(settings)
+        layout = Layout.design(
+            settings.redis_namespace,
+            settings.partitions,
+            fingerprinter.method.prefix_bits,
+            settings.expected_originals,
+        )
+        store = RedisStore(connect(settings), layout, settings.max_candidates)
+        return cls(store, settings, fingerprinter)
+
+    def claim(self, batch: IndexBatch) -> list[Attachment | None]:
+        """Decide a batch in order (see ``Index.claim``)."""
+        self.counts = ClaimCounts()
+        decided: list[Attachment | None] = []
+        for start in range(0, len(batch), STEP):
+            claiming = _Claiming(self, batch.rows(range(start, start + STEP)))
+            decided += claiming.run()
+            self.counts = claiming.counted(self.counts)
+        return decided
+
+    def close(self) -> None:
+        """Close the connections."""
+        self.store.close()
+
+
+class _Claiming:
+    """Decides up to STEP documents."""
+
+    def __init__(self, index: RedisIndex, batch: IndexBatch) -> None:
+        self._index = index
+        self._batch = batch
+        self._tables = batch.prints.keys.shape[1]
+        self._driver = Driver(index.store, batch, index.matcher)
+        self._outcomes: dict[int, Outcome] = {}
+        #: Rows attached to an original of the same batch.
+        self._within: dict[int, int] = {}
+
+    def run(self) -> list[Attachment | None]:
+        """Return an attachment for each duplicate, None for each original.
+
+        A document near an earlier one of the batch must wait for that one's fate. So the documents
+        go in waves: first those that depend on none, while the others only look for originals that
+        exist already; then whoever is near a new original is its duplicate, and those whose earlier
+        neighbours all turned out to be duplicates are the next wave.
+        """
+        rows = np.flatnonzero(~self._batch.prints.empty)
+        leaders = exact_leaders(self._batch, rows, windowed=self._index.windowed)
+        distinct = rows[leaders == rows]
+        neighbours = self._neighbours(distinct)
+        # Ids grow with the rows, whichever wave a row goes in, so the earliest stays the earliest.
+        claims = self._mint(len(self._batch))
+        self._first_wave(distinct, claims, neighbours)
+        while neighbours:
+            wave = self._attach_to_neighbours(neighbours)
+            if wave:
+                self._register(np.array(wave, np.int64), claims)
+        return self._attachments(dict(zip(rows.tolist(), leaders.tolist(), strict=True)))
+
+    def _neighbours(self, rows: Rows) -> Neighbours:
+        """Return, for each row near earlier ones, these in order; the rows in order too."""
+        earlier, later = near_pairs(self._batch, rows, self._index.matcher)
+        neighbours: Neighbours = {}
+        order = np.argsort(later, kind="stable")
+        for row, neighbour in zip(later[order].tolist(), earlier[order].tolist(), strict=True):
+            neighbours.setdefault(row, []).append(neighbour)
+        return neighbours
+
+    def _first_wave(self, rows: Rows, claims: Claims, neighbours: Neighbours) -> None:
+        depends = np.array([row in neighbours for row in rows.tolist()], np.bool_)
+        modes = np.where(depends, Mode.LOOK, Mode.IF_EMPTY).astype(np.uint8)
+        seen = self._driver.announce(rows, claims[rows], modes)
+        looking = {row: seen[row] for row in rows[depends].tolist() if row in seen}
+        self._settle(rows[~depends], claims, seen)
+        for row, original in self._driver.look(looking).items():
+            self._outcomes[row] = Outcome(original, is_original=False)
+            del neighbours[row]
+
+    def _register(self, rows: Rows, claims: Claims) -> None:
+        modes = np.full(len(rows), Mode.IF_EMPTY, np.uint8)
+        self._settle(rows, claims, self._driver.announce(rows, claims[rows], modes))
+
+    def _settle(self, rows: Rows, claims: Claims, seen: dict[int, Seen]) -> None:
+        """Commit the rows that saw nobody; walk the others through the protocol."""
+        alone = np.array([row not in seen for row in rows.tolist()], np.bool_)
+        committed = self._driver.commit(claims[rows[alone]])
+        steps: dict[int, Steps] = {}
+        for row, stands in zip(rows[alone].tolist(), committed.tolist(), strict=True):
+            claim = int(claims[row])
+            if stands:
+                self._outcomes[row] = Outcome(claim, is_original=True)
+            else:
+                steps[row] = start_again(claim, self._tables, self._mint_one, self._index.grace)
+        for row in rows[~alone].tolist():
+            claim = int(claims[row])
+            steps[row] = settle_document(claim, seen[row], self._mint_one, self._index.grace)
+        self._outcomes |= self._driver.finish(steps)
+
+    def _attach_to_neighbours(self, neighbours: Neighbours) -> list[int]:
+        """Attach rows to their earliest neighbour that is an original; return the next wave."""
+        wave = []
+        for row in list(neighbours):
+            for neighbour in neighbours[row]:
+                if neighbour in neighbours:
+                    break
+                outcome = self._outcomes.get(neighbour)
+                if outcome is not None and outcome.is_original:
+                    self._within[row] = neighbour
+                    del neighbours[row]
+                    break
+            else:
+                wave.append(row)
+        for row in wave:
+            del neighbours[row]
+        return wave
+
+    def _attachments(self, leaders: dict[int, int]) -> list[Attachment | None]:
+        return [
+            self._attachment(row, leaders[row]) if row in leaders else None
+            for row in range(len(self._batch))
+        ]
+
+    def _attachment(self, row: int, leader: int) -> Attachment | None:
+        within = self._within.get(leader)
+        if within is not None:
+            return self._driver.attachment_within(row, within)
+        outcome = self._outcomes[leader]
+        if outcome.is_original:
+            return None if row == leader else self._driver.attachment_within(row, leader)
+        return self._driver.attachment(row, outcome.original)
+
+    def _mint(self, count: int) -> Claims:
+        return self._index.ids.mint(time.time(), count)
+
+    def _mint_one(self) -> int:
+        return int(self._mint(1)[0])
+
+    def counted(self, before: ClaimCounts) -> ClaimCounts:
+        """Add what these claims went through to the counts before."""
+        outcomes = self._outcomes.values()
+        return ClaimCounts(
+            voided=before.voided + sum(outcome.voided for outcome in outcomes),
+            retried=before.retried + sum(outcome.attempts - 1 for outcome in outcomes),
+            capped=before.capped + self._driver.capped,
+        )

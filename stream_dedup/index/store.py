@@ -1,0 +1,292 @@
+"""Carries the calls of the claim protocol to Redis: packed, and pipelined, one call a partition.
+
+The only module that talks to Redis. The calls of many documents are gathered in a ``Round``: their
+rows are grouped by partition, sent in one pipeline, and the replies handed back row by row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import redis
+from redis.backoff import ExponentialBackoff
+from redis.exceptions import NoPermissionError, RedisError
+from redis.retry import Retry
+
+from stream_dedup.errors import ConfigurationMismatch, ServiceError
+from stream_dedup.index.keys import Layout, Places
+from stream_dedup.settings import Settings
+
+#: Name of the function library, version included; lua/claims.lua begins with the same.
+LIBRARY = "stream_dedup_1"
+
+#: Rows in one function call, which blocks the server: about 4 ms of probes.
+_ROWS = 2048
+_RETRIES = 3
+
+Numbers = npt.NDArray[np.int64]
+Claims = npt.NDArray[np.uint64]
+Bytes = npt.NDArray[np.uint8]
+
+_FOUND = np.dtype([("row", "<u4"), ("claim", ">u8")])
+_RECORD = np.dtype([("claim", ">u8"), ("bucket", "<u4")])
+_PUT = np.dtype([("claim", ">u8"), ("bucket", "<u4"), ("length", "<u4")])
+_SETTLE = np.dtype([("claim", ">u8"), ("bucket", "<u4"), ("fate", "u1")])
+
+
+class RedisStore:
+    """The index in Redis, as rounds of calls."""
+
+    def __init__(self, client: redis.Redis, layout: Layout, max_candidates: int) -> None:
+        self.client = client
+        self.layout = layout
+        self.limit = max_candidates
+        width = f"S{layout.suffix_width}"
+        self.probe_row = np.dtype(
+            [("suffix", width), ("score", "<f8"), ("claim", ">u8"), ("mode", "u1")]
+        )
+        self.withdraw_row = np.dtype([("suffix", width), ("claim", ">u8")])
+
+    def round(self) -> Round:
+        """Start a round of calls."""
+        return Round(self)
+
+    def enter(self, configuration: str) -> int:
+        """Load the functions, check or write the index's description, return a worker number.
+
+        Raises:
+            ConfigurationMismatch: the index was built with other settings.
+            ServiceError: Redis is out of reach or refuses.
+        """
+        layout = self.layout.describe()
+        with reporting_errors():
+            self._load_library()
+            stands = self.client.fcall(
+                f"{LIBRARY}_enter", 1, self.layout.index_key, configuration, layout
+            )
+        stored = [value.decode() for value in stands[:2]]
+        if stored != [configuration, layout]:
+            raise ConfigurationMismatch(self._mismatch(stored, [configuration, layout]))
+        return int(stands[2])
+
+    def close(self) -> None:
+        """Close the connections."""
+        self.client.close()
+
+    def _load_library(self) -> None:
+        code = files("stream_dedup.index").joinpath("lua/claims.lua").read_text()
+        try:
+            self.client.function_load(code, replace=True)
+        except NoPermissionError:
+            # A user that may only call functions: another has loaded them, or the call will say so.
+            return
+
+    def _mismatch(self, stored: Sequence[str], now: Sequence[str]) -> str:
+        return (
+            f"The index {self.layout.namespace!r} in Redis was built with other settings "
+            f"(configuration {stored[0]}, layout {stored[1]}; now configuration {now[0]}, layout "
+            f"{now[1]}). Start with the settings it was built with, or choose another "
+            f"redis_namespace for a new index."
+        )
+
+
+class Found:
+    """Claims that probes came upon, filled when the round is carried out.
+
+    Attributes:
+        capped: probes that had more candidates than they return.
+    """
+
+    def __init__(self) -> None:
+        self.capped = 0
+        self._rows: list[Numbers] = []
+        self._claims: list[Claims] = []
+
+    @property
+    def pairs(self) -> tuple[Numbers, Claims]:
+        """Rows of the probe and the claims found there, oldest first within a row."""
+        if not self._rows:
+            return np.zeros(0, np.int64), np.zeros(0, np.uint64)
+        return np.concatenate(self._rows), np.concatenate(self._claims)
+
+    def taker(self, index: Numbers) -> Callable[[Any], None]:
+        """Return what takes the reply to the probes in ``index``."""
+
+        def take(reply: Any) -> None:
+            packed, capped = reply
+            self.capped += capped
+            if packed:
+                found = np.frombuffer(packed, _FOUND)
+                self._rows.append(index[found["row"].astype(np.int64)])
+                self._claims.append(found["claim"].astype(np.uint64))
+
+        return take
+
+
+def _ignore(_reply: Any) -> None:
+    """Take a reply that says nothing."""
+
+
+def _value_taker(values: list[bytes], index: Numbers) -> Callable[[Any], None]:
+    def take(reply: Any) -> None:
+        at = 0
+        for row in index.tolist():
+            length = int.from_bytes(reply[at : at + 4], "little")
+            values[row] = reply[at + 4 : at + 4 + length]
+            at += 4 + length
+
+    return take
+
+
+def _fate_taker(standing: Bytes, index: Numbers) -> Callable[[Any], None]:
+    def take(reply: Any) -> None:
+        standing[index] = np.frombuffer(reply, np.uint8)
+
+    return take
+
+
+def _grouped(partitions: Numbers) -> Iterator[tuple[int, Numbers]]:
+    """Split rows by partition, at most _ROWS at a time, each part in the order of the rows."""
+    order = np.argsort(partitions, kind="stable")
+    bounds = np.flatnonzero(np.diff(partitions[order])) + 1
+    for part in np.split(order, bounds):
+        for start in range(0, len(part), _ROWS):
+            yield int(partitions[part[0]]), part[start : start + _ROWS]
+
+
+@contextmanager
+def reporting_errors() -> Iterator[None]:
+    """Turn an error of the client into a sentence that says what to do."""
+    try:
+        yield
+    except RedisError as error:
+        text = str(error) or type(error).__name__
+        if text.startswith("OOM") or "OOM command not allowed" in text:
+            advice = "It is out of memory: raise maxmemory or add shards"
+        elif isinstance(error, NoPermissionError):
+            advice = "Its user lacks a permission: see the ACL in ops/runbook.md"
+        else:
+            advice = "Check that it runs and that redis_url is right"
+        msg = f"Redis did not carry out a call ({text[:200]}). {advice}."
+        raise ServiceError(msg) from error
+
+
+def connect(settings: Settings) -> redis.Redis:
+    """Make a client; nothing is sent yet."""
+    try:
+        return redis.Redis.from_url(
+            settings.redis_url,
+            socket_timeout=settings.redis_timeout,
+            socket_connect_timeout=settings.redis_timeout,
+            # Every call may be repeated or come late, so the client's own retries are safe.
+            retry=Retry(ExponentialBackoff(cap=1.0, base=0.05), _RETRIES),
+        )
+    except ValueError as error:
+        msg = f"redis_url is not a Redis address: {error}. Write redis://host:port/database."
+        raise ServiceError(msg) from error
+
+
+class Round:
+    """Calls of many documents, sent together in the order in which they were added."""
+
+    def __init__(self, store: RedisStore) -> None:
+        self._store = store
+        self._layout = store.layout
+        self._pipeline = store.client.pipeline(transaction=False)
+        self._receivers: list[Callable[[Any], None]] = []
+
+    def put(self, claims: Claims, records: Sequence[bytes]) -> None:
+        """Write records as pending."""
+        partitions, buckets = self._layout.record_places(claims)
+        heads = np.zeros(len(claims), _PUT)
+        heads["claim"], heads["bucket"] = claims, buckets
+        heads["length"] = [len(record) for record in records]
+        packed = heads.tobytes()
+        size = _PUT.itemsize
+        for partition, rows in _grouped(partitions):
+            parts = []
+            for row in rows.tolist():
+                parts += [packed[row * size : (row + 1) * size], records[row]]
+            self._send("put", partition, b"".join(parts))
+
+    def probe(self, places: Places, claims: Claims, modes: Bytes) -> Found:
+        """Look under keys, one row each, and insert as ``modes`` say."""
+        rows = np.zeros(len(claims), self._store.probe_row)
+        rows["suffix"], rows["score"] = places.suffixes, places.scores
+        rows["claim"], rows["mode"] = claims, modes
+        found = Found()
+        arguments = (self._store.limit, self._layout.suffix_width)
+        for partition, index in _grouped(places.partitions):
+            self._send(
+                "probe", partition, rows[index].tobytes(), *arguments, then=found.taker(index)
+            )
+        return found
+
+    def read(self, claims: Claims) -> list[bytes]:
+        """Read fate and record of each claim; the list is filled when the round is carried out."""
+        partitions, rows = self._record_rows(claims)
+        values = [b""] * len(claims)
+        for partition, index in _grouped(partitions):
+            self._send("read", partition, rows[index].tobytes(), then=_value_taker(values, index))
+        return values
+
+    def settle(self, claims: Claims, fates: Bytes) -> Bytes:
+        """Write fates; the array holds those that stand when the round is carried out."""
+        partitions, buckets = self._layout.record_places(claims)
+        rows = np.zeros(len(claims), _SETTLE)
+        rows["claim"], rows["bucket"], rows["fate"] = claims, buckets, fates
+        standing = np.zeros(len(claims), np.uint8)
+        for partition, index in _grouped(partitions):
+            self._send(
+                "settle", partition, rows[index].tobytes(), then=_fate_taker(standing, index)
+            )
+        return standing
+
+    def withdraw(self, places: Places, claims: Claims) -> None:
+        """Remove claims from keys, one row each."""
+        rows = np.zeros(len(claims), self._store.withdraw_row)
+        rows["suffix"], rows["claim"] = places.suffixes, claims
+        for partition, index in _grouped(places.partitions):
+            self._send("withdraw", partition, rows[index].tobytes(), self._layout.suffix_width)
+
+    def forget(self, claims: Claims) -> None:
+        """Remove records."""
+        partitions, rows = self._record_rows(claims)
+        for partition, index in _grouped(partitions):
+            self._send("forget", partition, rows[index].tobytes())
+
+    def run(self) -> None:
+        """Send everything and take the replies.
+
+        Raises:
+            ServiceError: some call was not answered; any of them may or may not have been done.
+        """
+        if not self._receivers:
+            return
+        with reporting_errors():
+            replies = self._pipeline.execute()
+        for receive, reply in zip(self._receivers, replies, strict=True):
+            receive(reply)
+
+    def _record_rows(self, claims: Claims) -> tuple[Numbers, npt.NDArray[Any]]:
+        partitions, buckets = self._layout.record_places(claims)
+        rows = np.zeros(len(claims), _RECORD)
+        rows["claim"], rows["bucket"] = claims, buckets
+        return partitions, rows
+
+    def _send(
+        self,
+        function: str,
+        partition: int,
+        rows: bytes,
+        *arguments: int,
+        then: Callable[[Any], None] = _ignore,
+    ) -> None:
+        key = self._layout.partition_key(partition)
+        self._pipeline.fcall(f"{LIBRARY}_{function}", 1, key, rows, *arguments)
+        self._receivers.append(then)
