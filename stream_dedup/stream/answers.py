@@ -1,0 +1,72 @@
+"""What is written about a record: its annotated message, or its dead letter. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from stream_dedup.stream.messages import (
+    ANNOTATION_HEADERS,
+    DEAD_LETTER_HEADERS,
+    MAX_ID_CHARACTERS,
+    TRUNCATED_BYTES,
+    Header,
+    Poison,
+    Reason,
+    annotate,
+    annotation_headers,
+    dead_letter_headers,
+)
+from stream_dedup.stream.transport import Output, Record
+from stream_dedup.types import Decision
+
+
+def annotated(topic: str, record: Record, decision: Decision) -> Output:
+    """Answer a document: its key, headers, timestamp and bytes, with the decision added.
+
+    Raises:
+        Poison: the decision cannot be added.
+    """
+    value = annotate(record.value or b"", decision)
+    headers = annotation_headers(decision)
+    if record.headers:
+        headers = [*_kept(record.headers, ANNOTATION_HEADERS), *headers]
+    return Output(topic, record, value, headers, record.key, record.timestamp)
+
+
+def dead_letter(topic: str, record: Record, poison: Poison) -> Output:
+    """Answer a record that cannot be decided: as it came, cut if it is too large, and why."""
+    key, value, headers = record.key, record.value, _kept(record.headers, DEAD_LETTER_HEADERS)
+    truncated = []
+    if poison.reason in {Reason.TOO_LARGE, Reason.REFUSED}:
+        if value is not None and len(value) > TRUNCATED_BYTES:
+            value = value[:TRUNCATED_BYTES]
+            truncated.append("value")
+        if key is not None and len(key) > TRUNCATED_BYTES:
+            key = key[:TRUNCATED_BYTES]
+            truncated.append("key")
+        if sum(len(name) + len(content) for name, content in headers) > TRUNCATED_BYTES:
+            headers = []
+            truncated.append("headers")
+    headers += dead_letter_headers(poison, record.topic, record.partition, record.offset, truncated)
+    # A refusal may be about the time stamp, so such a letter gets a new one.
+    timestamp = None if poison.reason is Reason.REFUSED else record.timestamp
+    if value is None and key is None:
+        # The client sends no message that has neither; the reason says that it was a tombstone.
+        value = b""
+    return Output(topic, record, value, headers, key, timestamp)
+
+
+def fallback_id(key: bytes | None, source: str) -> str:
+    """Name a document that names no id: by its key, else by its place."""
+    if not key:
+        return source
+    try:
+        name = key.decode()
+    except UnicodeDecodeError:
+        return source
+    return name if len(name) <= MAX_ID_CHARACTERS else source
+
+
+def _kept(headers: Sequence[tuple[str, bytes | None]], ours: frozenset[str]) -> list[Header]:
+    """Return the headers without ours. The client cannot send a null: it becomes empty bytes."""
+    return [(name, value or b"") for name, value in headers if name not in ours]

@@ -1,0 +1,306 @@
+"""The loop of one worker, from poll to commit. Pure: what it touches is handed to it.
+
+One turn of ``Loop.step``:
+
+1. *Poll* up to ``batch_documents`` records. None: nothing else happens.
+2. *Decode* each. One that cannot be decoded becomes a dead letter and holds up nobody.
+3. *Decide* the documents, as a batch. While the index is out of reach the same batch is decided
+   again: nothing was published, and a document that comes again gets the same answer.
+4. *Annotate*: each decision goes into the bytes that it answers.
+5. *Publish* annotations, dead letters and input offsets in one transaction. If that fails nothing
+   of it is visible, the input goes back to the last commit, and the turn ends; the next begins
+   with the same records. A record that the broker refuses for good is remembered, and becomes a
+   dead letter when it comes again.
+6. *Count*, only what is visible now.
+
+The loop ends when it is asked to, between turns, or with a ``ServiceError`` when the index or
+Kafka stays away longer than ``GIVE_UP_SECONDS``: then a restart is more likely to help.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import NamedTuple, Protocol
+
+import msgspec
+
+from stream_dedup import metrics
+from stream_dedup.errors import ServiceError
+from stream_dedup.settings import Settings
+from stream_dedup.stream.answers import annotated, dead_letter, fallback_id
+from stream_dedup.stream.messages import (
+    Decoder,
+    Poison,
+    Reason,
+)
+from stream_dedup.stream.transport import (
+    Output,
+    Partition,
+    Position,
+    PublishError,
+    Record,
+    Transport,
+)
+from stream_dedup.types import Decision, Document, Status
+
+log = logging.getLogger(__name__)
+
+#: Time for which a batch is tried again before the process gives up. Far below the five minutes
+#: after which Kafka takes a member that does not poll for dead.
+GIVE_UP_SECONDS = 60.0
+#: First and longest pause between two tries.
+BACKOFF = (0.1, 5.0)
+#: Time between two readings of the consumer lag.
+LAG_INTERVAL = 1.0
+
+
+class Clock(Protocol):
+    """The time, and waiting; the ``time`` module is one."""
+
+    def monotonic(self) -> float:
+        """Return seconds that never go back."""
+
+    def time(self) -> float:
+        """Return seconds since the epoch."""
+
+    def sleep(self, seconds: float, /) -> None:
+        """Wait."""
+
+
+class Decides(Protocol):
+    """What the loop needs of a ``Deduplicator``."""
+
+    def decide(self, documents: Sequence[Document]) -> list[Decision]:
+        """Decide a batch, in order."""
+
+
+class _Batch(NamedTuple):
+    """Records of one poll, sorted into documents and poison."""
+
+    records: list[Record]
+    documents: list[Document]
+    poison: list[tuple[Record, Poison]]
+
+
+class Loop:
+    """Consume, decide, publish.
+
+    Args:
+        settings: topics, fields and limits.
+        transport: where records come from and answers go.
+        deduplicator: decides.
+        clock: the time.
+        stopping: tells whether to end; asked between turns and while waiting.
+        beat: called at each sign of progress.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        transport: Transport,
+        deduplicator: Decides,
+        clock: Clock,
+        *,
+        stopping: Callable[[], bool] = lambda: False,
+        beat: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._settings = settings
+        self._transport = transport
+        self._deduplicator = deduplicator
+        self._clock = clock
+        self._stopping = stopping
+        self._beat = beat
+        self._decoder = Decoder(settings)
+        for status in Status:  # a series that is there from the beginning can be alerted on
+            metrics.documents_total.labels(str(status))
+        for reason in Reason:
+            metrics.dead_letters_total.labels(str(reason))
+        #: Outputs that the broker refused for good, by input position: what it said.
+        self._refused: dict[Position, str] = {}
+        self._failures = _Patience(clock)
+        self._lag_read = float("-inf")
+        self._lag_known: set[Partition] = set()
+
+    def run(self) -> None:
+        """Turn until asked to stop.
+
+        Raises:
+            ServiceError: the index or Kafka stays away.
+        """
+        while not self._stopping():
+            self.step()
+            self._beat()
+
+    def step(self) -> int:
+        """Do one turn; return the number of records that were published.
+
+        Raises:
+            ServiceError: the index or Kafka stays away.
+        """
+        began = self._clock.monotonic()
+        records = self._transport.poll()
+        if not records:
+            self._read_lag()
+            return 0
+        polled = self._spent("poll", began)
+        batch = self._decode(records)
+        decoded = self._spent("decode", polled)
+        decisions = self._decide(batch.documents)
+        if decisions is None:
+            return 0
+        decided = self._spent("decide", decoded)
+        outputs, reasons = self._outputs(batch, decisions)
+        annotated = self._spent("annotate", decided)
+        self._beat()
+        if not self._publish(outputs):
+            return 0
+        self._spent("publish", annotated)
+        self._count(records, decisions, reasons, decided - decoded)
+        self._read_lag()
+        return len(records)
+
+    def _decode(self, records: Sequence[Record]) -> _Batch:
+        batch = _Batch([], [], [])
+        decode, refused = self._decoder.decode, self._refused
+        for record in records:
+            source = f"{record.topic}/{record.partition}/{record.offset}"
+            try:
+                if refused:
+                    self._check_refused(record)
+                document = decode(
+                    record.value,
+                    fallback_id=fallback_id(record.key, source),
+                    source=source,
+                    fallback_time=record.timestamp / 1000 if record.timestamp >= 0 else None,
+                )
+            except Poison as poison:
+                batch.poison.append((record, poison))
+            else:
+                batch.records.append(record)
+                batch.documents.append(document)
+        return batch
+
+    def _check_refused(self, record: Record) -> None:
+        said = self._refused.get((record.topic, record.partition, record.offset))
+        if said is not None:
+            raise Poison(Reason.REFUSED, f"The broker refuses the annotated message: {said}")
+
+    def _decide(self, documents: Sequence[Document]) -> list[Decision] | None:
+        """Decide, again and again while the index is away; None when asked to stop meanwhile."""
+        patience = _Patience(self._clock)
+        while documents:
+            try:
+                return self._deduplicator.decide(documents)
+            except ServiceError as error:
+                metrics.index_retries_total.inc()
+                log.warning("the index is out of reach, trying again: %s", error)
+                patience.wait(error)
+            if self._stopping():
+                return None
+            self._beat()
+        return []
+
+    def _outputs(
+        self, batch: _Batch, decisions: Sequence[Decision]
+    ) -> tuple[list[Output], Counter[str]]:
+        """Write down every answer; return them with the number of dead letters by reason."""
+        now = datetime.fromtimestamp(self._clock.time(), UTC)
+        decided_at = now.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        outputs = []
+        poison = list(batch.poison)
+        for record, decision in zip(batch.records, decisions, strict=True):
+            dated = msgspec.structs.replace(decision, decided_at=decided_at)
+            try:
+                outputs.append(annotated(self._settings.output_topic, record, dated))
+            except Poison as late:
+                poison.append((record, late))
+        outputs += [dead_letter(self._settings.dead_letter_topic, *item) for item in poison]
+        return outputs, Counter(str(item.reason) for _, item in poison)
+
+    def _publish(self, outputs: Sequence[Output]) -> bool:
+        try:
+            self._transport.publish(outputs)
+        except PublishError as error:
+            metrics.transaction_aborts_total.inc()
+            self._remember_refused(error)
+            self._failures.wait(error)
+            return False
+        self._failures.reset()
+        self._refused.clear()
+        return True
+
+    def _remember_refused(self, error: PublishError) -> None:
+        again = self._refused.keys() & error.refused.keys()
+        if again:
+            msg = (
+                f"The topic {self._settings.dead_letter_topic} refuses even the cut form of "
+                f"{len(again)} messages: {error}. Raise its max.message.bytes."
+            )
+            raise ServiceError(msg) from error
+        self._refused.update(error.refused)
+
+    def _count(
+        self,
+        records: Sequence[Record],
+        decisions: Sequence[Decision],
+        reasons: Counter[str],
+        seconds: float,
+    ) -> None:
+        for status, count in Counter(str(decision.status) for decision in decisions).items():
+            metrics.documents_total.labels(status).inc(count)
+        for reason, count in reasons.items():
+            metrics.dead_letters_total.labels(reason).inc(count)
+        metrics.batch_documents.observe(len(records))
+        metrics.observe_all(metrics.decision_seconds, [seconds] * len(decisions))
+        now = self._clock.time()
+        ages = (max(0.0, now - record.timestamp / 1000) for record in records)
+        metrics.observe_all(metrics.end_to_end_seconds, ages)
+
+    def _read_lag(self) -> None:
+        now = self._clock.monotonic()
+        if now - self._lag_read < LAG_INTERVAL:
+            return
+        self._lag_read = now
+        lags = self._transport.lag()
+        # A partition that went to another worker is no longer this one's to report.
+        for partition in self._lag_known - lags.keys():
+            metrics.consumer_lag_records.labels(*map(str, partition)).set(0)
+        for partition, lag in lags.items():
+            metrics.consumer_lag_records.labels(*map(str, partition)).set(lag)
+        self._lag_known = set(lags)
+
+    def _spent(self, stage: str, since: float) -> float:
+        now = self._clock.monotonic()
+        metrics.stage_seconds[stage].inc(now - since)
+        return now
+
+
+class _Patience:
+    """Growing pauses, up to a point."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin anew: it works again."""
+        self._began: float | None = None
+        self._pause = BACKOFF[0]
+
+    def wait(self, error: Exception) -> None:
+        """Wait a little.
+
+        Raises:
+            ServiceError: it has been too long; caused by ``error``.
+        """
+        now = self._clock.monotonic()
+        if self._began is None:
+            self._began = now
+        if now - self._began >= GIVE_UP_SECONDS:
+            msg = f"No batch could be finished for {GIVE_UP_SECONDS:.0f} s: {error}"
+            raise ServiceError(msg) from error
+        self._clock.sleep(self._pause)
+        self._pause = min(2 * self._pause, BACKOFF[1])

@@ -1,0 +1,321 @@
+"""Bytes to documents, and decisions back into the bytes they belong to. Pure: no Kafka, no I/O.
+
+A message value is a JSON object. Only the fields that a decision needs are decoded; everything
+else is carried along as the bytes that came in. ``annotate`` adds ``"dedup": {...}`` before the
+closing brace, so an annotated message differs from its input by exactly that insertion.
+
+What cannot be decided is a ``Poison``: it has a reason from a short closed list (it becomes a
+metric label and a header) and a detail for people, which never quotes the message.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any, NoReturn, Protocol, cast
+
+import msgspec
+
+from stream_dedup.errors import SettingsError
+from stream_dedup.settings import Settings
+from stream_dedup.types import Decision, Document, DocumentId
+
+#: The field that an annotation is written to.
+ANNOTATION_FIELD = "dedup"
+
+#: Header names of annotated messages, and of dead letters.
+HEADER_STATUS = "dedup-status"
+HEADER_DUPLICATE_ID = "dedup-duplicate-id"
+HEADER_ORIGINAL_ID = "dedup-original-id"
+HEADER_REASON = "dead-letter-reason"
+HEADER_DETAIL = "dead-letter-detail"
+HEADER_TRUNCATED = "dead-letter-truncated"
+HEADER_TOPIC = "source-topic"
+HEADER_PARTITION = "source-partition"
+HEADER_OFFSET = "source-offset"
+
+#: Our own headers are replaced when a message passes through twice, never added a second time.
+ANNOTATION_HEADERS = frozenset({HEADER_STATUS, HEADER_DUPLICATE_ID, HEADER_ORIGINAL_ID})
+DEAD_LETTER_HEADERS = frozenset(
+    {
+        HEADER_REASON,
+        HEADER_DETAIL,
+        HEADER_TRUNCATED,
+        HEADER_TOPIC,
+        HEADER_PARTITION,
+        HEADER_OFFSET,
+    }
+)
+
+#: Characters of a document id. Ids are stored with every original and repeated in every copy.
+MAX_ID_CHARACTERS = 1024
+#: Bytes that a dead letter keeps of a value (and of a key) that is too large.
+TRUNCATED_BYTES = 64 * 1024
+#: Characters of a dead letter's detail.
+MAX_DETAIL_CHARACTERS = 200
+
+#: Numbers from here on are milliseconds: as seconds this is the year 5138, as milliseconds 1973.
+_FIRST_MILLISECONDS = 1e11
+#: Event times beyond this many seconds (year 5138) are not times.
+_LAST_SECONDS = 1e11
+_JSON_SPACE = b" \t\r\n"
+
+Header = tuple[str, bytes]
+
+
+class Reason(StrEnum):
+    """Why a message cannot be decided."""
+
+    TOMBSTONE = "tombstone"
+    TOO_LARGE = "too_large"
+    NOT_UTF8 = "not_utf8"
+    NOT_JSON = "not_json"
+    NOT_AN_OBJECT = "not_an_object"
+    TOO_DEEP = "too_deep"
+    MISSING_TEXT = "missing_text"
+    WRONG_TYPE = "wrong_type"
+    BAD_ID = "bad_id"
+    BAD_TIME = "bad_time"
+    REFUSED = "refused"
+
+
+class Poison(Exception):  # noqa: N818 - named as operators say it
+    """A message that cannot be decided.
+
+    Attributes:
+        reason: one of a closed list, fit for a metric label.
+        detail: one sentence for people, under 200 characters, free of message text.
+    """
+
+    def __init__(self, reason: Reason, detail: str) -> None:
+        super().__init__(f"{reason}: {detail}")
+        self.reason = reason
+        self.detail = detail[:MAX_DETAIL_CHARACTERS]
+
+
+class _Fields(Protocol):
+    """What the generated struct looks like."""
+
+    text: str
+    id: DocumentId | None
+    time: str | float | None
+
+
+class Decoder:
+    """Turns message values into documents.
+
+    Args:
+        settings: the field names, and the largest value.
+        limit_size: whether there is a largest value (a line of a file may be of any size).
+
+    Raises:
+        SettingsError: two of the field names are the same, or one is the annotation's.
+    """
+
+    def __init__(self, settings: Settings, *, limit_size: bool = True) -> None:
+        names = {"text": settings.text_field, "id": settings.id_field}
+        if settings.time_field is not None:
+            names["time"] = settings.time_field
+        if len({*names.values(), ANNOTATION_FIELD}) <= len(names):
+            msg = (
+                f"id_field, text_field, time_field and {ANNOTATION_FIELD!r} (where the annotation "
+                "goes) must all differ. Name each field once."
+            )
+            raise SettingsError(msg)
+        self._names = names
+        self._max_bytes = settings.max_document_bytes if limit_size else sys.maxsize
+        # Without a time field nothing may be read from the message, whatever its fields are
+        # called, so the struct then has no such field at all.
+        fields: list[Any] = [("text", str), ("id", str | int | None, None)]
+        if "time" in names:
+            fields.append(("time", str | int | float | None, None))
+        struct = msgspec.defstruct("Fields", fields, rename=names, gc=False)
+        self._decode = msgspec.json.Decoder(struct).decode
+        self._has_time = "time" in names
+
+    def decode(
+        self,
+        value: bytes | None,
+        *,
+        fallback_id: DocumentId,
+        source: str = "",
+        fallback_time: float | None = None,
+    ) -> Document:
+        """Decode one message value.
+
+        Args:
+            value: the JSON object as it came; None for a Kafka tombstone.
+            fallback_id: id of a document that names none.
+            source: where in its input the document stands.
+            fallback_time: event time of a document that names none, in seconds.
+
+        Raises:
+            Poison: the value cannot be decided.
+        """
+        if value is None or len(value) > self._max_bytes:
+            self._refuse_size(value)
+        try:
+            if not value.isascii():
+                # msgspec skips over fields that are not asked for without looking into them;
+                # bytes that no consumer could decode must not be published as annotated.
+                value.decode()
+            fields = cast("_Fields", self._decode(value))
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
+            _diagnose(value, error, self._names)
+        identity = fields.id
+        if identity is None:
+            identity = fallback_id
+        elif type(identity) is str:
+            if len(identity) > MAX_ID_CHARACTERS:
+                detail = f"The id is longer than {MAX_ID_CHARACTERS} characters."
+                raise Poison(Reason.BAD_ID, detail)
+        elif not -(2**63) <= cast("int", identity) < 2**64:
+            raise Poison(Reason.BAD_ID, "The id is an integer of more than 64 bits.")
+        time = fallback_time
+        if self._has_time and fields.time is not None:
+            time = parse_time(fields.time)
+        return Document(identity, fields.text, time, source)
+
+    def _refuse_size(self, value: bytes | None) -> NoReturn:
+        if value is None:
+            raise Poison(Reason.TOMBSTONE, "The message has no value.")
+        detail = f"The value has {len(value)} bytes; max_document_bytes is {self._max_bytes}."
+        raise Poison(Reason.TOO_LARGE, detail)
+
+
+def parse_time(value: str | float) -> float:
+    """Read an event time: RFC 3339 (UTC when no offset is given), or seconds or milliseconds.
+
+    Raises:
+        Poison: it is none of these.
+    """
+    try:
+        if isinstance(value, str):
+            moment = datetime.fromisoformat(value)
+            if moment.tzinfo is None:
+                moment = moment.replace(tzinfo=UTC)
+            return moment.timestamp()
+        seconds = float(value)
+    except (ValueError, OverflowError):
+        detail = "The time is neither RFC 3339 nor seconds or milliseconds since the epoch."
+        raise Poison(Reason.BAD_TIME, detail) from None
+    if abs(seconds) >= _FIRST_MILLISECONDS:
+        seconds /= 1000
+    if not abs(seconds) < _LAST_SECONDS:
+        raise Poison(Reason.BAD_TIME, "The time lies beyond the year 5138.")
+    return seconds
+
+
+def annotate(value: bytes, decision: Decision) -> bytes:
+    """Return ``value`` with the decision under ``dedup``; all other bytes are kept.
+
+    Only when the object has a ``dedup`` field already is it written anew: white space between its
+    fields goes then, while every other field keeps its bytes.
+
+    Args:
+        value: a JSON object that ``Decoder.decode`` accepted.
+        decision: what was decided about it.
+
+    Raises:
+        Poison: the object is nested too deeply to be written anew.
+    """
+    annotation = msgspec.json.encode(decision)
+    # The name is there as it is or, escaped, with a back slash: neither is proof of absence.
+    if b'"dedup"' in value or (b"\\" in value and b"\\u00" in value):
+        try:
+            fields = _decode_fields(value)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise Poison(Reason.TOO_DEEP, "The object is nested too deeply.") from error
+        if ANNOTATION_FIELD in fields:
+            fields[ANNOTATION_FIELD] = msgspec.Raw(annotation)
+            return msgspec.json.encode(fields)
+    end = value.rindex(b"}")
+    before = value[:end].rstrip(_JSON_SPACE)
+    # The only "{" that can stand right before the closing brace is that of an empty object.
+    comma = b"" if before.endswith(b"{") else b","
+    return b"".join((value[:end], comma, b'"dedup":', annotation, value[end:]))
+
+
+def annotation_headers(decision: Decision) -> list[Header]:
+    """Return the headers that repeat the main points of an annotation."""
+    return [
+        (HEADER_STATUS, decision.status.encode()),
+        (HEADER_DUPLICATE_ID, decision.duplicate_id.encode()),
+        (HEADER_ORIGINAL_ID, str(decision.original_id).encode()),
+    ]
+
+
+def dead_letter_headers(
+    poison: Poison, topic: str, partition: int, offset: int, truncated: Sequence[str] = ()
+) -> list[Header]:
+    """Return the headers that say why and from where a message is a dead letter.
+
+    Args:
+        poison: why.
+        topic: input topic.
+        partition: input partition.
+        offset: input offset.
+        truncated: the parts that were cut because of their size: ``value``, ``key``, ``headers``.
+    """
+    headers = [
+        (HEADER_REASON, poison.reason.encode()),
+        (HEADER_DETAIL, poison.detail.encode()),
+        (HEADER_TOPIC, topic.encode()),
+        (HEADER_PARTITION, str(partition).encode()),
+        (HEADER_OFFSET, str(offset).encode()),
+    ]
+    if truncated:
+        headers.append((HEADER_TRUNCATED, ",".join(truncated).encode()))
+    return headers
+
+
+_decode_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
+_KINDS = {b'"': "a string", b"{": "an object", b"[": "an array", b"n": "null"}
+_KINDS |= {b"t": "a boolean", b"f": "a boolean"}
+
+
+def _kind(raw: msgspec.Raw) -> str:
+    return _KINDS.get(bytes(raw)[:1], "a number")
+
+
+def _diagnose(value: bytes, error: Exception, names: dict[str, str]) -> NoReturn:
+    """Name the reason of a failed decoding. Slow, and asked only about poison.
+
+    The reason is found by looking again rather than in msgspec's message, whose wording may
+    change and which may quote the document.
+    """
+    try:
+        value.decode()
+        fields = _decode_fields(value)
+    except UnicodeDecodeError as problem:
+        detail = f"The value is not UTF-8 at byte {problem.start}."
+        raise Poison(Reason.NOT_UTF8, detail) from error
+    except msgspec.ValidationError:
+        raise Poison(Reason.NOT_AN_OBJECT, "The value is not a JSON object.") from error
+    except RecursionError:
+        raise Poison(Reason.TOO_DEEP, "The object is nested too deeply.") from error
+    except msgspec.DecodeError:
+        raise Poison(Reason.NOT_JSON, "The value is not JSON.") from error
+    _diagnose_fields(fields, error, names)
+
+
+def _diagnose_fields(
+    fields: dict[str, msgspec.Raw], error: Exception, names: dict[str, str]
+) -> NoReturn:
+    if names["text"] not in fields:
+        detail = f"The text field {names['text'][:64]!r} is missing."
+        raise Poison(Reason.MISSING_TEXT, detail) from error
+    text, identity = _kind(fields[names["text"]]), _kind(fields.get(names["id"], msgspec.Raw(b"n")))
+    if text != "a string":
+        raise Poison(Reason.WRONG_TYPE, f"The text is {text}, not a string.") from error
+    if identity not in {"a string", "null"}:
+        detail = f"The id is {identity}, not a string or a 64-bit integer."
+        raise Poison(Reason.BAD_ID, detail) from error
+    time = _kind(fields.get(names.get("time", ""), msgspec.Raw(b"n")))
+    if time not in {"a string", "null"}:
+        detail = f"The time is {time} that cannot be read."
+        raise Poison(Reason.BAD_TIME, detail) from error
+    raise Poison(Reason.NOT_JSON, "A string of the value is not valid JSON.") from error

@@ -1,0 +1,158 @@
+"""Schemas, examples and code say the same."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from jsonschema import Draft202012Validator, ValidationError
+
+from stream_dedup.settings import Settings
+from stream_dedup.stream import messages
+from stream_dedup.stream.messages import Decoder, Poison, Reason
+from stream_dedup.types import Decision, Method, Status
+
+SCHEMAS = Path(__file__).parents[2] / "schemas"
+EXAMPLES = sorted((SCHEMAS / "examples").glob("*.json"))
+KINDS = ("document", "annotation", "dead_letter")
+
+
+def schema(kind: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((SCHEMAS / f"{kind}.v1.schema.json").read_text())
+    return found
+
+
+def validator(kind: str) -> Draft202012Validator:
+    return Draft202012Validator(schema(kind), format_checker=Draft202012Validator.FORMAT_CHECKER)
+
+
+def annotation_schema() -> dict[str, Any]:
+    found: dict[str, Any] = schema("annotation")["$defs"]["annotation"]
+    return found
+
+
+DECISIONS = [
+    Decision(Status.ORIGINAL, "0" * 24, "a", Method.MINHASH, "f" * 16),
+    Decision(Status.EXACT_DUPLICATE, "0" * 24, 7, Method.MINHASH, "f" * 16, similarity=1.0),
+    Decision(Status.NEAR_DUPLICATE, "0" * 24, "", Method.MINHASH, "f" * 16, similarity=0.83),
+    Decision(Status.NEAR_DUPLICATE, "0" * 24, -1, Method.SIMHASH, "f" * 16, hamming_distance=0),
+    Decision(
+        Status.ORIGINAL,
+        "0" * 24,
+        2**64 - 1,
+        Method.SIMHASH,
+        "f" * 16,
+        decided_at="2024-05-01T09:30:00.250Z",
+    ),
+]
+
+
+class TestSchemas:
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_each_schema_is_a_schema(self, kind: str) -> None:
+        Draft202012Validator.check_schema(schema(kind))
+
+    @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+    def test_each_example_validates(self, path: Path) -> None:
+        validator(path.name.split(".")[0]).validate(json.loads(path.read_text()))
+
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_each_schema_has_an_example(self, kind: str) -> None:
+        assert any(path.name.startswith(f"{kind}.v1") for path in EXAMPLES)
+
+    def test_each_status_has_an_example(self) -> None:
+        annotated = [json.loads(path.read_text()) for path in EXAMPLES if "annotation" in path.name]
+
+        assert {message["dedup"]["status"] for message in annotated} == set(Status)
+
+
+class TestAnnotation:
+    @pytest.mark.parametrize("decision", DECISIONS, ids=str)
+    def test_each_kind_of_decision_validates(self, decision: Decision) -> None:
+        value = messages.annotate(b'{"text": "x"}', decision)
+
+        validator("annotation").validate(json.loads(value))
+
+    def test_the_properties_are_the_fields(self) -> None:
+        assert set(annotation_schema()["properties"]) == set(Decision.__struct_fields__)
+
+    def test_what_is_required_is_what_has_no_default(self) -> None:
+        required = [field.name for field in msgspec.structs.fields(Decision) if field.required]
+
+        assert annotation_schema()["required"] == required
+
+    def test_the_enumerations_are_the_code_s(self) -> None:
+        properties = annotation_schema()["properties"]
+
+        assert properties["status"]["enum"] == list(Status)
+        assert properties["method"]["enum"] == list(Method)
+
+    def test_the_field_is_the_code_s(self) -> None:
+        assert schema("annotation")["required"] == [messages.ANNOTATION_FIELD]
+
+    def test_the_description_names_the_headers(self) -> None:
+        for header in messages.ANNOTATION_HEADERS:
+            assert header in schema("annotation")["description"]
+
+
+class TestDeadLetter:
+    def test_the_reasons_are_the_code_s(self) -> None:
+        reasons = schema("dead_letter")["properties"][messages.HEADER_REASON]["enum"]
+
+        assert reasons == list(Reason)
+
+    def test_the_headers_are_the_code_s(self) -> None:
+        assert set(schema("dead_letter")["properties"]) == messages.DEAD_LETTER_HEADERS
+
+    @pytest.mark.parametrize("truncated", [(), ("value",), ("value", "key", "headers")])
+    def test_the_headers_of_each_reason_validate(self, truncated: tuple[str, ...]) -> None:
+        for reason in Reason:
+            poison = Poison(reason, "x" * 999)
+            headers = messages.dead_letter_headers(poison, "documents", 3, 99, truncated)
+
+            validator("dead_letter").validate({name: value.decode() for name, value in headers})
+
+
+class TestDocument:
+    VALID: tuple[Any, ...] = (
+        {"text": ""},
+        {"text": "a", "id": None},
+        {"text": "a", "id": "x" * 1024, "extra": [1, {"b": None}]},
+        {"text": "a", "id": 2**64 - 1, "time": 1.5},
+        {"text": "a", "id": -(2**63), "time": "2024-05-01T09:30:00Z"},
+        {"text": "a", "time": None},
+    )
+    INVALID: tuple[Any, ...] = (
+        {},
+        [],
+        "a",
+        {"text": None},
+        {"text": 1},
+        {"text": "a", "id": 1.5},
+        {"text": "a", "id": True},
+        {"text": "a", "id": "x" * 1025},
+        {"text": "a", "id": 2**64},
+        {"text": "a", "time": []},
+        {"text": "a", "time": False},
+    )
+
+    @pytest.fixture
+    def decoder(self) -> Decoder:
+        return Decoder(Settings(time_field="time"))
+
+    @pytest.mark.parametrize("value", VALID, ids=str)
+    def test_what_the_schema_allows_is_decoded(self, decoder: Decoder, value: object) -> None:
+        validator("document").validate(value)
+
+        decoder.decode(json.dumps(value).encode(), fallback_id="x")
+
+    @pytest.mark.parametrize("value", INVALID, ids=str)
+    def test_what_the_schema_forbids_is_poison(self, decoder: Decoder, value: object) -> None:
+        with pytest.raises(ValidationError):
+            validator("document").validate(value)
+
+        with pytest.raises(Poison):
+            decoder.decode(json.dumps(value).encode(), fallback_id="x")

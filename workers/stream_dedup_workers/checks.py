@@ -1,0 +1,171 @@
+"""Checks before any worker process starts: is everything there and set up as it must be?
+
+Each failure is one sentence on what is wrong and one on what to do, and never a traceback.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import redis
+from kafka.admin import KafkaAdminClient  # type: ignore[import-untyped]
+from kafka.errors import KafkaError  # type: ignore[import-untyped]
+
+from stream_dedup.errors import ServiceError, SettingsError
+from stream_dedup.index.redis import RedisIndex
+from stream_dedup.settings import Settings
+
+#: Time for the first answer of a broker.
+KAFKA_TIMEOUT_MS = 10_000
+#: The request that commits offsets in a transaction, and its first version that carries the
+#: group's generation (KIP-447, Kafka 2.5).
+TXN_OFFSET_COMMIT = 28
+FENCED_BY_GENERATION = 3
+#: Oldest Redis that has Functions.
+OLDEST_REDIS = 7
+#: Partitions of a topic in the command that creates it, unless the input topic tells.
+DEFAULT_PARTITIONS = 12
+
+
+def check(settings: Settings) -> None:
+    """Check Kafka, then Redis, then the index.
+
+    Raises:
+        ServiceError: something is out of reach, missing or set up wrongly.
+        ConfigurationMismatch: the index was built with another fingerprint configuration.
+    """
+    check_kafka(settings)
+    check_redis(settings)
+
+
+def check_kafka(settings: Settings) -> None:
+    """Check that a broker answers, knows transactions as needed, and has the three topics.
+
+    Raises:
+        ServiceError: it is not so.
+    """
+    # The client reports each failed connection by itself; the sentence below says it all.
+    kafka_log = logging.getLogger("kafka")
+    level = kafka_log.level
+    kafka_log.setLevel(logging.CRITICAL + 1)
+    try:
+        topics = _describe_topics(settings)
+    except KafkaError as error:
+        msg = (
+            f"No Kafka broker answers at {settings.kafka_bootstrap} ({type(error).__name__}). "
+            "Start one, or give its address with --kafka-bootstrap."
+        )
+        raise ServiceError(msg) from error
+    finally:
+        kafka_log.setLevel(level)
+    partitions = topics.get(settings.input_topic, DEFAULT_PARTITIONS)
+    wanted = (settings.input_topic, settings.output_topic, settings.dead_letter_topic)
+    missing = [
+        f"The Kafka topic {topic} does not exist. Create it: kafka-topics --bootstrap-server "
+        f"{settings.kafka_bootstrap} --create --topic {topic} --partitions {partitions}"
+        for topic in wanted
+        if topic not in topics
+    ]
+    if missing:
+        raise ServiceError("\n".join(missing))
+
+
+def _describe_topics(settings: Settings) -> dict[str, int]:
+    """Return the number of partitions of each topic that there is."""
+    admin: Any = None
+    try:
+        admin = KafkaAdminClient(
+            bootstrap_servers=settings.kafka_bootstrap.split(","),
+            bootstrap_timeout_ms=KAFKA_TIMEOUT_MS,
+            request_timeout_ms=KAFKA_TIMEOUT_MS,
+        )
+        _, newest = admin.api_versions().get(TXN_OFFSET_COMMIT, (0, 0))
+        if newest < FENCED_BY_GENERATION:
+            msg = (
+                f"The Kafka broker at {settings.kafka_bootstrap} cannot fence a commit by the "
+                "group's generation (KIP-447). Use Kafka 2.5 or later."
+            )
+            raise ServiceError(msg)
+        return {topic["name"]: len(topic["partitions"]) for topic in admin.describe_topics()}
+    finally:
+        if admin is not None:
+            admin.close()
+
+
+def check_redis(settings: Settings) -> None:
+    """Check that Redis answers, is recent enough and never evicts, and that the index fits.
+
+    Raises:
+        ServiceError: it is not so.
+        ConfigurationMismatch: the index was built with another fingerprint configuration.
+    """
+    try:
+        client = connect(settings)
+    except ValueError as error:
+        msg = f"redis_url cannot be read: {error}. Write redis://host:port/0."
+        raise SettingsError(msg) from error
+    with client:
+        _check_server(settings, client)
+    RedisIndex.connect(settings).close()
+
+
+def connect(settings: Settings) -> redis.Redis:
+    """Return a client of one Redis node, with short waits and no retries.
+
+    Raises:
+        ValueError: the address cannot be read.
+    """
+    return redis.Redis.from_url(
+        settings.redis_url,
+        socket_timeout=settings.redis_timeout,
+        socket_connect_timeout=settings.redis_timeout,
+        retry=None,
+    )
+
+
+def _check_server(settings: Settings, client: redis.Redis) -> None:
+    where = _without_password(settings.redis_url)
+    try:
+        client.ping()
+        facts: dict[str, Any] = client.info()
+    except redis.exceptions.NoPermissionError:
+        return  # a narrow user may not look; the index itself checks what it can
+    except redis.exceptions.AuthenticationError as error:
+        msg = f"Redis at {where} refuses the login. Correct user and password in redis_url."
+        raise ServiceError(msg) from error
+    except (redis.exceptions.RedisError, OSError) as error:
+        msg = (
+            f"Redis does not answer at {where} ({type(error).__name__}). "
+            "Start it, or give its address with --redis-url."
+        )
+        raise ServiceError(msg) from error
+    version = str(facts.get("redis_version", OLDEST_REDIS))
+    if int(version.split(".", maxsplit=1)[0]) < OLDEST_REDIS:
+        msg = f"Redis at {where} is of version {version}. Use Redis 7 or later, or Valkey."
+        raise ServiceError(msg)
+    policy = facts.get("maxmemory_policy", "noeviction")
+    if policy != "noeviction":
+        msg = (
+            f"Redis at {where} has the eviction policy {policy}, which would forget originals. "
+            "Set it to keep all: redis-cli config set maxmemory-policy noeviction"
+        )
+        raise ServiceError(msg)
+
+
+def ping_redis(settings: Settings) -> str:
+    """Say why Redis does not answer; empty when it does."""
+    try:
+        with connect(settings) as client:
+            client.ping()
+    except redis.exceptions.NoPermissionError:
+        return ""  # it answers
+    except (redis.exceptions.RedisError, OSError, ValueError) as error:
+        return f"Redis does not answer ({type(error).__name__})."
+    return ""
+
+
+def _without_password(url: str) -> str:
+    """Return an address fit for a log."""
+    scheme, _, rest = url.partition("://")
+    return f"{scheme}://{rest.rpartition('@')[2]}"
