@@ -250,10 +250,14 @@ def load_settings(flags: dict[str, Any] | None = None, config: Path | None = Non
 
         @classmethod
         def settings_customise_sources(
-            cls, settings_cls: type[BaseSettings], **sources: PydanticBaseSettingsSource
+            cls,
+            settings_cls: type[BaseSettings],
+            init_settings: PydanticBaseSettingsSource,
+            env_settings: PydanticBaseSettingsSource,
+            dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - not a source here
+            file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - nor this
         ) -> tuple[PydanticBaseSettingsSource, ...]:
-            toml = TomlConfigSettingsSource(settings_cls)
-            return (sources["init_settings"], sources["env_settings"], toml)
+            return (init_settings, env_settings, TomlConfigSettingsSource(settings_cls))
 
     try:
         loaded = Sources(**(flags or {}))

@@ -37,7 +37,7 @@ class MinHash:
     Attributes:
         prefix_bits: bits of each table's key, one entry for each table.
         sketch_bytes: width of a sketch.
-        bands: the band design.
+        design: the band design.
     """
 
     sketch_bytes = BINS
@@ -45,11 +45,11 @@ class MinHash:
     def __init__(self, settings: Settings) -> None:
         seed = settings.seed.get_secret_value()
         self.threshold = settings.threshold
-        self.bands = design_bands(settings.threshold, settings.recall, SIGNATURE_VALUES)
-        self.prefix_bits = [MAX_PREFIX_BITS] * self.bands.count
+        self.design = design_bands(settings.threshold, settings.recall, SIGNATURE_VALUES)
+        self.prefix_bits = [MAX_PREFIX_BITS] * self.design.bands
         self._donors = _donor_order(derive(seed, "donors")[0])
         self._band_factors = np.array(
-            derive(seed, "bands", self.bands.rows), np.uint64
+            derive(seed, "bands", self.design.rows), np.uint64
         ) | np.uint64(1)
         self._band_key = np.uint64(derive(seed, "band key")[0])
 
@@ -83,7 +83,7 @@ class MinHash:
         return bins.reshape(-1, BINS)
 
     def _signatures(self, bins: Hashes) -> Hashes:
-        return self._densify(_pairs(bins), self.bands.count * self.bands.rows)
+        return self._densify(_pairs(bins), self.design.bands * self.design.rows)
 
     def _densify(self, pairs: Hashes, width: int) -> Hashes:
         """Fill the empty places among the first ``width``, donor by donor in their fixed order."""
@@ -102,10 +102,10 @@ class MinHash:
 
     def _band_keys(self, signatures: Hashes) -> Hashes:
         """Hash each band's values to the 53 bits of a table key."""
-        shape = (len(signatures), self.bands.count, self.bands.rows)
+        shape = (len(signatures), self.design.bands, self.design.rows)
         banded = signatures.reshape(shape)
         keys = np.zeros(shape[:2], np.uint64)
-        for row in range(self.bands.rows):
+        for row in range(self.design.rows):
             keys += banded[:, :, row] * self._band_factors[row]
         return finalize(keys, self._band_key) >> np.uint64(64 - MAX_PREFIX_BITS)
 

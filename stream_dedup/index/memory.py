@@ -55,11 +55,18 @@ class MemoryIndex:
         if self._state is not None:
             self._state.close()
 
-    def find_sharing(self, batch: IndexBatch, rows: Rows) -> tuple[Rows, Rows]:
+    def _find_sharing(self, batch: IndexBatch, rows: Rows) -> tuple[Rows, Rows]:
         """Return the pairs (row, original) that share a table key and lie within the window."""
         keys = entry_keys(batch.prints.keys[rows])
         positions, found = self._tables.find(keys.reshape(-1))
         return self._within_window(batch, *unique_pairs(rows[positions // keys.shape[1]], found))
+
+    def tables_hit(self, batch: IndexBatch) -> dict[int, int]:
+        """Return, for a batch of one, the originals that share a table key, and in how many."""
+        _, found = self._tables.find(entry_keys(batch.prints.keys).reshape(-1))
+        _, found = self._within_window(batch, np.zeros(len(found), np.int64), found)
+        numbers, counts = np.unique(found, return_counts=True)
+        return dict(zip(numbers.tolist(), counts.tolist(), strict=True))
 
     def _claim_step(self, batch: IndexBatch) -> tuple[list[Attachment | None], IndexBatch]:
         """Decide up to STEP documents; return what was decided and the originals registered."""
@@ -71,7 +78,7 @@ class MemoryIndex:
         undecided = ~batch.prints.empty
         if not self._windowed:
             undecided &= earliest == _NONE
-        rows, found = self.find_sharing(batch, np.flatnonzero(undecided))
+        rows, found = self._find_sharing(batch, np.flatnonzero(undecided))
         near = self._matcher.near(batch.prints.sketches[rows], self.originals.sketches[found])
         np.minimum.at(earliest, rows[near], found[near])
         return self._settle(batch, earliest)

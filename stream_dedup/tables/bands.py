@@ -7,22 +7,22 @@ from typing import NamedTuple
 from stream_dedup.errors import SettingsError
 
 
-class Bands(NamedTuple):
-    """A band design: ``count`` tables, each keyed by ``rows`` signature values."""
+class BandDesign(NamedTuple):
+    """A band design: ``bands`` tables, each keyed by ``rows`` signature values."""
 
-    count: int
+    bands: int
     rows: int
 
 
-def find_probability(resemblance: float, bands: Bands) -> float:
+def find_probability(resemblance: float, design: BandDesign) -> float:
     """Return the probability that two documents of this resemblance share a table key.
 
     1 - (1 - J^r)^b (Leskovec, Rajaraman, Ullman, Mining of Massive Datasets, section 3.4.2).
     """
-    return float(1.0 - (1.0 - resemblance**bands.rows) ** bands.count)
+    return float(1.0 - (1.0 - resemblance**design.rows) ** design.bands)
 
 
-def design_bands(threshold: float, recall: float, values: int) -> Bands:
+def design_bands(threshold: float, recall: float, values: int) -> BandDesign:
     """Return the most selective design that still finds ``recall`` of the pairs at ``threshold``.
 
     The longest bands give the fewest candidates, so take the largest number of rows for which some
@@ -34,8 +34,8 @@ def design_bands(threshold: float, recall: float, values: int) -> Bands:
     """
     for rows in range(values, 0, -1):
         for count in range(1, values // rows + 1):
-            if find_probability(threshold, Bands(count, rows)) >= recall:
-                return Bands(count, rows)
+            if find_probability(threshold, BandDesign(count, rows)) >= recall:
+                return BandDesign(count, rows)
     msg = (
         f"No band design over {values} MinHash values finds {recall:.2%} of the pairs at "
         f"resemblance {threshold}. Lower recall or raise threshold."

@@ -148,7 +148,7 @@ def _runs(
 ) -> tuple[npt.NDArray[np.uint8], ...]:
     starts = np.concatenate([[0], np.flatnonzero(values[1:] != values[:-1]) + 1])
     lengths = np.diff(np.append(starts, len(values)))
-    return values[starts], lengths.astype(np.uint32)  # type: ignore[return-value]
+    return values[starts], lengths.astype(np.uint32)
 
 
 def main() -> int:

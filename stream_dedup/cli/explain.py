@@ -1,0 +1,137 @@
+"""``stream-dedup explain``: why documents match, or do not."""
+
+from __future__ import annotations
+
+import re
+import sys
+from itertools import islice
+from pathlib import Path
+
+import click
+import msgspec
+
+from stream_dedup.cli.options import settings_options
+from stream_dedup.deduplicator import Deduplicator
+from stream_dedup.errors import InputError, StateError
+from stream_dedup.explain import Comparison, Sighting, compare, look_up
+from stream_dedup.settings import Settings
+from stream_dedup.stream.files import STANDARD, read_lines
+from stream_dedup.stream.lines import JsonLines
+from stream_dedup.stream.messages import Poison
+
+#: Candidates that are listed.
+_LISTED = 10
+
+_EPILOG = """\b
+Examples:
+  stream-dedup explain posts.jsonl:3 posts.jsonl:9
+  stream-dedup explain old.txt new.txt --method simhash
+  stream-dedup explain new.txt --state originals.db
+  echo 'some text' | stream-dedup explain - --state originals.db --json
+
+\b
+Exit codes:
+  0   done, match or no match
+  2   a flag or a setting is wrong
+  65  a document cannot be read
+  73  the state file cannot be used
+  78  the state file was made with other fingerprint settings
+"""
+
+
+@click.command(epilog=_EPILOG)
+@click.argument("document")
+@click.argument("other", required=False)
+@click.option(
+    "--state",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="State file of `run` to look the document up in; it is not changed.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the explanation as JSON.")
+@settings_options("input", "fingerprint")
+def explain(
+    *, document: str, other: str | None, state: Path | None, as_json: bool, settings: Settings
+) -> None:
+    """Say why two documents match or do not, or which originals of a state one comes near.
+
+    DOCUMENT and OTHER are text files, FILE:LINE for one line of a JSON lines file, or - for
+    standard input.
+    """
+    if (other is None) == (state is None):
+        msg = "Give a second document, or a state file with --state."
+        raise click.UsageError(msg)
+    if state is not None and not state.is_file():
+        msg = f"{state} does not exist. Make it with stream-dedup run --state."
+        raise StateError(msg)
+    text = _read(document, settings)
+    with Deduplicator(settings, state=state) as deduplicator:
+        result: Comparison | list[Sighting]
+        if other is not None:
+            result = compare(deduplicator, text, _read(other, settings))
+            shown = _comparison(result)
+        else:
+            result = look_up(deduplicator, text)
+            shown = _sightings(result)
+    click.echo(msgspec.json.encode(result).decode() if as_json else shown)
+
+
+def _read(name: str, settings: Settings) -> str:
+    """Read the text of one document."""
+    match = re.fullmatch(r"(.+):(\d+)", name)
+    if match and not Path(name).exists():
+        return _read_line(Path(match[1]), int(match[2]), settings)
+    try:
+        if Path(name) == STANDARD:
+            return sys.stdin.buffer.read().decode()
+        return Path(name).read_bytes().decode()
+    except (OSError, UnicodeDecodeError) as error:
+        msg = f"{name} cannot be read: {error}. Name a UTF-8 text file, or FILE:LINE."
+        raise InputError(msg) from error
+
+
+def _read_line(path: Path, number: int, settings: Settings) -> str:
+    lines = read_lines(path, 0, lambda _read: None)
+    wanted = f"{path.name}:{number}"
+    line = next((line for line in islice(lines, number) if line.name == wanted), None)
+    if line is None:
+        msg = f"{path} has no document in line {number}. Name a line that has one."
+        raise InputError(msg)
+    try:
+        return JsonLines(settings).decode(line).text
+    except Poison as poison:
+        msg = f"{wanted} is not a document: {poison.detail} Name another line."
+        raise InputError(msg) from poison
+
+
+def _comparison(found: Comparison) -> str:
+    estimated = found.estimated_resemblance
+    rows = {
+        "shingles": "{} and {}, {} in common".format(*found.shingles, found.shingles_in_common),
+        "resemblance": f"{found.resemblance:.4f} exact"
+        + ("" if estimated is None else f", {estimated:.4f} estimated"),
+        "containment": "{:.4f} of the first in the second, {:.4f} of the second in the "
+        "first".format(*found.containment),
+        "Hamming distance": f"{found.hamming_distance} of 64 bits (SimHash)",
+        "table keys shared": f"{len(found.tables_hit)} of {found.tables}",
+    }
+    lines = [f"{'Match' if found.match else 'No match'}. {found.reason}"]
+    lines += [f"  {name:<18}  {value}" for name, value in rows.items()]
+    if found.differences:
+        lines.append("  first differences")
+        lines += [f"    {left!r} / {right!r}" for left, right in found.differences]
+    return "\n".join(lines)
+
+
+def _sightings(found: list[Sighting]) -> str:
+    if not found:
+        return "No match. No original shares a table key with this document."
+    near = sum(sighting.near for sighting in found)
+    verdict = "Match" if near else "No match"
+    lines = [f"{verdict}. {len(found)} originals share a table key, {near} of them near."]
+    lines.append("  score   tables  near  original")
+    for sighting in found[:_LISTED]:
+        passed = "yes" if sighting.near else "no"
+        lines.append(
+            f"  {sighting.score:<7g} {sighting.tables_hit:>6}  {passed:<4}  {sighting.original_id}"
+        )
+    return "\n".join(lines)

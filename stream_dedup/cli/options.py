@@ -1,0 +1,107 @@
+"""Command-line flags, made from the settings."""
+
+from __future__ import annotations
+
+import functools
+import types
+import typing
+from collections.abc import Callable
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Literal
+
+import click
+from annotated_types import Ge, Gt, Le, Lt
+from pydantic.fields import FieldInfo
+
+from stream_dedup.settings import Settings, group_of, load_settings
+
+Command = Callable[..., Any]
+
+
+def settings_options(*groups: str) -> Callable[[Command], Command]:
+    """Give a command ``--config`` and a flag for each setting of these groups.
+
+    The command gets a ready ``settings`` argument.
+    """
+    names = [name for name in Settings.model_fields if group_of(name) in groups]
+
+    def decorate(command: Command) -> Command:
+        @functools.wraps(command)
+        def run(*args: Any, config: Path | None, **values: Any) -> Any:
+            given = {name: values.pop(name) for name in names}
+            flags = {name: value for name, value in given.items() if value is not None}
+            return command(*args, settings=load_settings(flags, config), **values)
+
+        wrapped: Command = run
+        for name in reversed(names):
+            wrapped = _option(name)(wrapped)
+        return click.option(
+            "--config",
+            type=click.Path(path_type=Path),
+            help="TOML file with settings; flags and STREAM_DEDUP_* variables go before it.",
+        )(wrapped)
+
+    return decorate
+
+
+def describe_range(field: FieldInfo) -> str:
+    """Return a setting's range, such as ``0.3 to 1.0``, or nothing."""
+    limits: dict[type, str] = {type(item): str(_limit(item)) for item in field.metadata}
+    low, high = limits.get(Ge) or limits.get(Gt), limits.get(Le) or limits.get(Lt)
+    return f"{low} to {high}" if low is not None and high is not None else ""
+
+
+def describe_default(field: FieldInfo) -> str:
+    """Return a setting's default as a user would write it."""
+    default = field.default
+    if default is None or not str(default):
+        return ""
+    return str(default.get_secret_value()) if hasattr(default, "get_secret_value") else str(default)
+
+
+def choices(field: FieldInfo) -> list[str]:
+    """Return the values that a setting may take, if they are a short list."""
+    annotation = field.annotation
+    if typing.get_origin(annotation) is Literal:
+        return [str(value) for value in typing.get_args(annotation)]
+    if isinstance(annotation, type) and issubclass(annotation, StrEnum):
+        return [member.value for member in annotation]
+    return []
+
+
+def _limit(item: object) -> object:
+    for name in ("ge", "gt", "le", "lt"):
+        if hasattr(item, name):
+            return getattr(item, name)
+    return None
+
+
+def _option(name: str) -> Callable[[Command], Command]:
+    field = Settings.model_fields[name]
+    notes = [
+        note
+        for note in (
+            f"range {describe_range(field)}" if describe_range(field) else "",
+            f"default {describe_default(field)}" if describe_default(field) else "",
+        )
+        if note
+    ]
+    description = field.description or ""
+    if notes:
+        description = f"{description}  [{'; '.join(notes)}]"
+    return click.option(f"--{name.replace('_', '-')}", name, type=_type(field), help=description)
+
+
+def _type(field: FieldInfo) -> Any:
+    values = choices(field)
+    if values:
+        return click.Choice(values)
+    # Ranges, durations and the like are checked with all other sources, by the settings.
+    return {int: int, float: float}.get(_plain(field.annotation), str)
+
+
+def _plain(annotation: Any) -> Any:
+    if isinstance(annotation, types.UnionType):
+        return next(part for part in typing.get_args(annotation) if part is not type(None))
+    return annotation

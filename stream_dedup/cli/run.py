@@ -1,0 +1,166 @@
+"""``stream-dedup run``: annotate files of documents, without a server."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+
+import click
+import msgspec
+
+from stream_dedup.cli.options import settings_options
+from stream_dedup.deduplicator import Deduplicator
+from stream_dedup.settings import Settings
+from stream_dedup.stream.embedded import LineFormat, Run, Summary
+from stream_dedup.stream.files import STANDARD, Line, open_output, read_lines
+from stream_dedup.stream.lines import JsonLines, TextLines
+
+_EPILOG = """\b
+Examples:
+  stream-dedup run posts.jsonl -o annotated.jsonl
+  stream-dedup run monday.jsonl.gz tuesday.jsonl.gz --threshold 0.9 -o annotated.jsonl.zst
+  cat posts.jsonl | stream-dedup run - --state originals.db > annotated.jsonl
+  stream-dedup run titles.txt --format text --shingle char:5 --method simhash
+
+\b
+Exit codes:
+  0   done
+  2   a flag or a setting is wrong
+  65  a line is not a document (see --dead-letters), or a file cannot be read
+  73  the state file cannot be used
+  78  the state file was made with other fingerprint settings
+"""
+
+
+@click.command(epilog=_EPILOG)
+@click.argument(
+    "inputs",
+    nargs=-1,
+    required=True,
+    metavar="INPUT...",
+    type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path),
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False, allow_dash=True, path_type=Path),
+    default=STANDARD,
+    help="File to write; .gz and .zst are compressed. Without it, standard output.",
+)
+@click.option(
+    "--state",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="File that keeps the originals between runs; made if it does not exist.",
+)
+@click.option(
+    "--dead-letters",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="File for lines that are no documents; without it the first of them ends the run.",
+)
+@click.option(
+    "--format",
+    "line_format",
+    type=click.Choice(["jsonl", "text"]),
+    default="jsonl",
+    show_default=True,
+    help="What a line is: a JSON object, or the text itself.",
+)
+@click.option("-q", "--quiet", is_flag=True, help="No summary and no progress bar.")
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="Print the summary as JSON: to standard output with -o, else to standard error.",
+)
+@settings_options("input", "fingerprint")
+def run(
+    *,
+    inputs: tuple[Path, ...],
+    output: Path,
+    state: Path | None,
+    dead_letters: Path | None,
+    line_format: str,
+    quiet: bool,
+    as_json: bool,
+    settings: Settings,
+) -> None:
+    """Decide every document of some files and write it back, annotated.
+
+    INPUT is a file of JSON lines (plain, gzip or zstd), or - for standard input. Each line is
+    written back in order, unchanged but for a `dedup` object with the status (original,
+    exact_duplicate or near_duplicate), the id of its duplicate group and the id of its original.
+    A run with --state may be killed at any moment and made again: it gives the same annotations.
+    """
+    lines: LineFormat = TextLines() if line_format == "text" else JsonLines(settings)
+    with ExitStack() as stack:
+        deduplicator = stack.enter_context(Deduplicator(settings, state=state))
+        write = stack.enter_context(open_output(output)).write
+        set_aside = None
+        if dead_letters is not None:
+            set_aside = stack.enter_context(open_output(dead_letters)).write
+        job = Run(deduplicator, lines, write, set_aside)
+        progress = stack.enter_context(_progress(inputs, shown=not quiet and sys.stderr.isatty()))
+        job.annotate(_all_lines(inputs, progress))
+        summary = job.summary()
+    if as_json:
+        click.echo(msgspec.json.encode(summary), err=output == STANDARD)
+    elif not quiet:
+        click.echo(_sentences(summary), err=True)
+
+
+def _all_lines(inputs: tuple[Path, ...], progress: Callable[[int], None]) -> Iterator[Line]:
+    occurrences: Counter[Path] = Counter()
+    done = 0
+    for path in inputs:
+        resolved = path if path == STANDARD else path.resolve()
+        yield from read_lines(path, occurrences[resolved], partial(_advance, progress, done))
+        occurrences[resolved] += 1
+        done += 0 if path == STANDARD else path.stat().st_size
+
+
+def _advance(progress: Callable[[int], None], before: int, read: int) -> None:
+    progress(before + read)
+
+
+@contextmanager
+def _progress(inputs: tuple[Path, ...], *, shown: bool) -> Iterator[Callable[[int], None]]:
+    if not shown:
+        yield lambda _read: None
+        return
+    # Imported here because a pipe does without it.
+    from rich.console import Console  # noqa: PLC0415
+    from rich.progress import (  # noqa: PLC0415
+        BarColumn,
+        DownloadColumn,
+        Progress,
+        TimeRemainingColumn,
+        TransferSpeedColumn,
+    )
+
+    total = None if STANDARD in inputs else sum(path.stat().st_size for path in inputs)
+    columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=total)
+        yield lambda read: bar.update(task, completed=read)
+
+
+def _sentences(summary: Summary) -> str:
+    documents, rate = summary.documents, summary.documents_per_second
+    lines = [f"{documents:,} documents in {summary.seconds:.1f} s ({rate:,} a second)"]
+    for name in ("originals", "exact_duplicates", "near_duplicates"):
+        count = getattr(summary, name)
+        share = count / max(documents, 1)
+        lines.append(f"{count:>12,}  {share:7.2%}  {name.replace('_', ' ')}")
+    if summary.dead_letters:
+        lines.append(f"{summary.dead_letters:>12,}           lines set aside")
+    if summary.largest_groups:
+        lines.append("largest groups:")
+    lines += [
+        f"{group.documents:>12,}  documents, original {group.original_id}"
+        for group in summary.largest_groups
+    ]
+    return "\n".join(lines)

@@ -1,0 +1,167 @@
+"""Says why documents match or do not: the same numbers that decide, and the exact ones beside."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from difflib import SequenceMatcher
+
+import msgspec
+import numpy as np
+
+from stream_dedup.deduplicator import Deduplicator
+from stream_dedup.fingerprint.fingerprinter import Fingerprints
+from stream_dedup.fingerprint.simhash import simhash
+from stream_dedup.index.base import index_batch
+from stream_dedup.index.memory import MemoryIndex
+from stream_dedup.text.normalize import nfkc_casefold
+from stream_dedup.types import Document, DocumentId, Method
+
+#: Differences that an explanation shows, and characters of each.
+_DIFFERENCES = 5
+_SHOWN = 80
+
+
+class Comparison(msgspec.Struct, frozen=True):
+    """Two documents side by side.
+
+    Attributes:
+        shingles: distinct shingles of the first and of the second.
+        shingles_in_common: how many they share.
+        resemblance: shared / all distinct shingles, exact (Broder 1997).
+        containment: share of each one's shingles that the other has, exact.
+        estimated_resemblance: from the MinHash sketches (MinHash only).
+        hamming_distance: differing bits of their SimHash fingerprints, of 64.
+        tables_hit: tables in which they share a key.
+        tables: number of tables.
+        exact: whether the normalised texts are equal.
+        match: whether one would be called a duplicate of the other.
+        reason: why, in a sentence.
+        differences: the first differing runs of words, (first, second).
+    """
+
+    shingles: tuple[int, int]
+    shingles_in_common: int
+    resemblance: float
+    containment: tuple[float, float]
+    estimated_resemblance: float | None
+    hamming_distance: int
+    tables_hit: list[int]
+    tables: int
+    exact: bool
+    match: bool
+    reason: str
+    differences: list[tuple[str, str]]
+
+
+class Sighting(msgspec.Struct, frozen=True):
+    """An original in a state that shares a table key with a document.
+
+    Attributes:
+        original_id: its document id.
+        tables_hit: number of tables in which they share a key.
+        score: estimated resemblance, or Hamming distance.
+        near: whether it passes verification.
+    """
+
+    original_id: DocumentId
+    tables_hit: int
+    score: float
+    near: bool
+
+
+def compare(deduplicator: Deduplicator, left: str, right: str) -> Comparison:
+    """Compare two texts under the deduplicator's settings."""
+    fingerprinter, settings = deduplicator.fingerprinter, deduplicator.settings
+    prints = fingerprinter.fingerprint([left, right])
+    shingles = fingerprinter.shingles([left, right])
+    sets = [
+        set(shingles.hashes[shingles.starts[text] : shingles.starts[text + 1]].tolist())
+        for text in (0, 1)
+    ]
+    common, union = len(sets[0] & sets[1]), len(sets[0] | sets[1])
+    score, near = (
+        column[0]
+        for column in fingerprinter.method.compare(prints.sketches[:1], prints.sketches[1:])
+    )
+    hit = np.flatnonzero(prints.keys[0] == prints.keys[1]).tolist()
+    exact = prints.digests[0] == prints.digests[1]
+    empty = bool(prints.empty.any())
+    fingerprints = simhash(shingles)
+    return Comparison(
+        shingles=(len(sets[0]), len(sets[1])),
+        shingles_in_common=common,
+        resemblance=_share(common, union),
+        containment=(_share(common, len(sets[0])), _share(common, len(sets[1]))),
+        estimated_resemblance=(
+            round(float(score), 4) if settings.method is Method.MINHASH else None
+        ),
+        hamming_distance=int(np.bitwise_count(fingerprints[0] ^ fingerprints[1])),
+        tables_hit=hit,
+        tables=prints.keys.shape[1],
+        exact=exact and not empty,
+        match=bool(near and hit) and not empty,
+        reason=_reason(deduplicator, prints, len(hit), float(score)),
+        differences=list(_differences(left, right)),
+    )
+
+
+def look_up(deduplicator: Deduplicator, text: str) -> list[Sighting]:
+    """Return the originals of a memory index that share a table key with a text, best first.
+
+    Nothing is registered.
+    """
+    index = deduplicator.index
+    if not isinstance(index, MemoryIndex):
+        msg = "only a memory index can be looked through"
+        raise TypeError(msg)
+    prints = deduplicator.fingerprinter.fingerprint([text])
+    if prints.empty[0]:
+        return []
+    batch = index_batch([Document("", text)], prints)
+    hits = index.tables_hit(batch)
+    rows = np.fromiter(hits, np.int64, len(hits))
+    sketches = np.repeat(prints.sketches, len(rows), axis=0)
+    scores, near = deduplicator.fingerprinter.method.compare(
+        sketches, index.originals.sketches[rows]
+    )
+    sightings = [
+        Sighting(index.originals.ids[row], hits[row], round(float(score), 4), bool(is_near))
+        for row, score, is_near in zip(rows.tolist(), scores, near, strict=True)
+    ]
+    sign = -1 if deduplicator.settings.method is Method.MINHASH else 1
+    return sorted(sightings, key=lambda sighting: (sign * sighting.score, -sighting.tables_hit))
+
+
+def _share(part: int, whole: int) -> float:
+    return round(part / whole, 4) if whole else 0.0
+
+
+def _reason(deduplicator: Deduplicator, prints: Fingerprints, hits: int, score: float) -> str:
+    if prints.empty.any():
+        return "A text with nothing left after normalisation never matches."
+    if prints.digests[0] == prints.digests[1]:
+        return "The normalised texts are equal: an exact duplicate."
+    if not hits:
+        return "They share no table key, so neither is a candidate of the other."
+    settings = deduplicator.settings
+    if settings.method is Method.MINHASH:
+        near = score >= settings.threshold
+        relation = "reaches" if near else "is below"
+        rule = (
+            f"the estimated resemblance {score:.3f} {relation} the threshold {settings.threshold}"
+        )
+    else:
+        near = score <= settings.hamming
+        relation = "within" if near else "beyond"
+        rule = f"the Hamming distance {score:.0f} is {relation} {settings.hamming}"
+    ending = "a near duplicate" if near else "no match"
+    return f"They share {hits} table {'key' if hits == 1 else 'keys'} and {rule}: {ending}."
+
+
+def _differences(left: str, right: str) -> Iterator[tuple[str, str]]:
+    words = nfkc_casefold(left).split()[:2000], nfkc_casefold(right).split()[:2000]
+    found = 0
+    for kind, a, b, c, d in SequenceMatcher(None, *words, autojunk=False).get_opcodes():
+        if kind != "equal" and found < _DIFFERENCES:
+            found += 1
+            yield " ".join(words[0][a:b])[:_SHOWN], " ".join(words[1][c:d])[:_SHOWN]

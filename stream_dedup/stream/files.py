@@ -1,0 +1,148 @@
+"""Files of documents, one a line: opened, read and written; plain, gzip or zstd."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import sys
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import IO, NamedTuple, cast
+
+import zstandard
+
+from stream_dedup.errors import InputError
+
+STANDARD = Path("-")
+
+_GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+_BOM = b"\xef\xbb\xbf"
+_BUFFER = 1 << 20
+
+
+class Line(NamedTuple):
+    """One line of an input.
+
+    Attributes:
+        value: the line without its ending.
+        name: a short name for it, ``file:line``.
+        source: where it stands, the same however the file was named: ``absolute path:line``.
+    """
+
+    value: bytes
+    name: str
+    source: str
+
+
+def read_lines(path: Path, occurrence: int, progress: Callable[[int], None]) -> Iterator[Line]:
+    """Read the lines of a file or, for ``-``, of standard input; blank ones are left out.
+
+    Args:
+        path: the file; compression is recognised by its first bytes.
+        occurrence: how often this file was read before in the same run; a file read twice is two
+            inputs.
+        progress: called now and then with the bytes read so far, before decompression.
+
+    Raises:
+        InputError: the file cannot be read or is damaged.
+    """
+    shown = "stdin" if path == STANDARD else path.name
+    place = "-" if path == STANDARD else str(path.resolve())
+    if occurrence:
+        place = f"{place}#{occurrence + 1}"
+    try:
+        with ExitStack() as stack:
+            raw = sys.stdin.buffer if path == STANDARD else stack.enter_context(path.open("rb"))
+            counted = _Counted(cast("IO[bytes]", raw), progress)
+            for number, line in enumerate(_decompressed(counted, stack), 1):
+                value = line.rstrip(b"\r\n")
+                if number == 1:
+                    value = value.removeprefix(_BOM)
+                if value and not value.isspace():
+                    yield Line(value, f"{shown}:{number}", f"{place}:{number}")
+    except (OSError, EOFError, zlib.error, zstandard.ZstdError) as error:
+        msg = f"{path} cannot be read: {error}. Check the file, or leave it out."
+        raise InputError(msg) from error
+
+
+@contextmanager
+def open_output(path: Path) -> Iterator[IO[bytes]]:
+    """Open a file to write; ``-`` is standard output; .gz and .zst are compressed.
+
+    A file appears under its name only when everything has been written, so a run that is killed
+    leaves no half of one behind.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
+    if path == STANDARD:
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+        return
+    if path.exists() and not path.is_file():  # a pipe or a device cannot be replaced
+        with path.open("wb") as stream:
+            yield stream
+        return
+    partial = path.with_name(path.name + ".partial")
+    try:
+        with ExitStack() as stack:
+            file = stack.enter_context(partial.open("wb", buffering=_BUFFER))
+            yield _compressed(path, file, stack)
+        partial.replace(path)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
+
+
+def forget_standard_output() -> None:
+    """Keep the interpreter from complaining at its end that a closed pipe cannot be written."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _compressed(path: Path, file: IO[bytes], stack: ExitStack) -> IO[bytes]:
+    match path.suffix:
+        case ".gz":  # no file name and no time inside, so the same documents give the same bytes
+            packed = gzip.GzipFile("", "wb", 6, file, mtime=0)
+            return cast("IO[bytes]", stack.enter_context(packed))
+        case ".zst":
+            return stack.enter_context(
+                zstandard.ZstdCompressor().stream_writer(file, closefd=False)
+            )
+    return file
+
+
+def _decompressed(raw: _Counted, stack: ExitStack) -> IO[bytes]:
+    stream = io.BufferedReader(raw, _BUFFER)
+    start = stream.peek(4)[:4]
+    if start.startswith(_GZIP):
+        packed = stack.enter_context(gzip.GzipFile(fileobj=stream))
+        return cast("IO[bytes]", io.BufferedReader(cast("io.RawIOBase", packed), _BUFFER))
+    if start.startswith(_ZSTD):
+        reader = zstandard.ZstdDecompressor().stream_reader(stream, read_across_frames=True)
+        return cast("IO[bytes]", io.BufferedReader(cast("io.RawIOBase", reader), _BUFFER))
+    return cast("IO[bytes]", stream)
+
+
+class _Counted(io.RawIOBase):
+    """Reports how many bytes have been read through it."""
+
+    def __init__(self, stream: IO[bytes], progress: Callable[[int], None]) -> None:
+        super().__init__()
+        self._stream = stream
+        self._progress = progress
+        self._read = 0
+
+    def readable(self) -> bool:
+        """Say yes."""
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        """Read some bytes."""
+        chunk = self._stream.read1(len(buffer)) if hasattr(self._stream, "read1") else b""
+        buffer[: len(chunk)] = chunk
+        self._read += len(chunk)
+        self._progress(self._read)
+        return len(chunk)

@@ -1,0 +1,47 @@
+"""How documents stand in lines: JSON objects, or plain text."""
+
+from __future__ import annotations
+
+import msgspec
+
+from stream_dedup.settings import Settings
+from stream_dedup.stream.files import Line
+from stream_dedup.stream.messages import Decoder, Poison, Reason, annotate
+from stream_dedup.types import Decision, Document, DocumentId
+
+
+class JsonLines:
+    """A line is a JSON object; it is written back as it came, with ``dedup`` added."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._decoder = Decoder(settings, limit_size=False)
+
+    def decode(self, line: Line) -> Document:
+        """Read one line (see ``LineFormat.decode``)."""
+        return self._decoder.decode(line.value, fallback_id=line.name, source=line.source)
+
+    def encode(self, line: Line, document: Document, decision: Decision) -> bytes:  # noqa: ARG002
+        """Write one line back (see ``LineFormat.encode``)."""
+        return annotate(line.value, decision)
+
+
+class _Annotated(msgspec.Struct):
+    id: DocumentId
+    text: str
+    dedup: Decision
+
+
+class TextLines:
+    """A line is a text; it is written back as an object of ``id`` (file:line), text and dedup."""
+
+    def decode(self, line: Line) -> Document:
+        """Read one line (see ``LineFormat.decode``)."""
+        try:
+            return Document(line.name, line.value.decode(), source=line.source)
+        except UnicodeDecodeError as error:
+            detail = f"The line is not UTF-8 at byte {error.start}."
+            raise Poison(Reason.NOT_UTF8, detail) from error
+
+    def encode(self, line: Line, document: Document, decision: Decision) -> bytes:  # noqa: ARG002
+        """Write one line (see ``LineFormat.encode``)."""
+        return msgspec.json.encode(_Annotated(document.id, document.text, decision))
