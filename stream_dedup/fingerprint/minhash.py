@@ -87,7 +87,8 @@ class MinHash:
 
     def _densify(self, pairs: Hashes, width: int) -> Hashes:
         """Fill the empty places among the first ``width``, donor by donor in their fixed order."""
-        filled = np.ascontiguousarray(pairs[:, :width])
+        # A copy even where a view would do: donors lend what they had before any borrowing.
+        filled = pairs[:, :width].copy()
         flat = filled.reshape(-1)
         empty = np.flatnonzero((filled == _EMPTY) & (pairs != _EMPTY).any(axis=1)[:, None])
         texts, places = np.divmod(empty, width)
