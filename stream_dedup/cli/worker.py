@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import click
-from stream_dedup.cli.options import settings_options
 
+from stream_dedup.cli.options import settings_options
 from stream_dedup.settings import Settings
 
 _EPILOG = """\b

@@ -19,43 +19,26 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from kafka import ConsumerRebalanceListener  # type: ignore[import-untyped]
-from kafka.errors import (  # type: ignore[import-untyped]
-    InvalidRecordError,
-    InvalidTimestampError,
-    KafkaError,
-    MessageSizeTooLargeError,
-    RecordListTooLargeError,
-    RetriableError,
-    UnknownError,
-)
-from kafka.partitioner.default import murmur2  # type: ignore[import-untyped]
+from kafka.errors import KafkaError, RetriableError  # type: ignore[import-untyped]
 from kafka.structs import OffsetAndMetadata  # type: ignore[import-untyped]
 
 from stream_dedup.errors import ServiceError
 from stream_dedup.settings import Settings
 from stream_dedup.stream.kafka_clients import (
-    DELIVERY_TIMEOUT,
     OPEN_TIMEOUT_MS,
     describe,
     discard,
     open_consumer,
     open_producer,
 )
-from stream_dedup.stream.transport import Output, Partition, Position, PublishError, Record
+from stream_dedup.stream.kafka_publish import Publishing, RecordRefusedError
+from stream_dedup.stream.transport import Output, Partition, PublishError, Record
 
 log = logging.getLogger(__name__)
 
 #: After a failure: first and longest pause, and the time after which the process gives up.
 BACKOFF = (0.1, 5.0)
 RECOVERY_TIMEOUT = 120.0
-
-#: Answers of a broker that will be the same for the same record next time.
-_REFUSALS = (
-    MessageSizeTooLargeError,
-    RecordListTooLargeError,
-    InvalidTimestampError,
-    InvalidRecordError,
-)
 
 
 class KafkaTransport:
@@ -87,6 +70,8 @@ class KafkaTransport:
         self._offsets: dict[Any, Any] = {}
         self._membership: Any = None
         self._fences = 0
+        #: Send records one by one, to learn which of them the broker refuses.
+        self._singly = False
         self._producer: Any = None
         self._consumer: Any = None
         try:
@@ -132,7 +117,7 @@ class KafkaTransport:
         # The generation itself only moves on inside the poll above.
         self._membership = self._consumer.group_metadata()
         if not self._membership.member_id:
-            self._rewind()
+            self._return_batch()
             return ()
         if len(polled) == 1:
             return next(iter(polled.values()))
@@ -140,23 +125,32 @@ class KafkaTransport:
 
     def publish(self, outputs: Sequence[Output]) -> None:
         """Publish answers and offsets in one transaction; see ``Transport.publish``."""
-        refused: dict[Position, str] = {}
         try:
-            self._transact(outputs, refused)
+            self._transact(outputs)
         except Exception as error:
             log.warning("transaction failed and will be done again: %s", describe(error))
+            refused = {}
+            if isinstance(error, RecordRefusedError):
+                if error.position is not None:
+                    refused[error.position] = str(error)
+                self._singly = True
             self._recover(fenced="ProducerFenced" in describe(error))
             raise PublishError(describe(error), refused) from error
         self._offsets = {}
+        self._singly = False
 
     def lag(self) -> Mapping[Partition, int]:
         """Return the unread records of each partition held now."""
         lags = {}
-        for partition in self._consumer.assignment():
-            end = self._consumer.highwater(partition)
-            position = self._consumer.position(partition, timeout_ms=0) if end else None
-            if position is not None:
-                lags[(partition.topic, partition.partition)] = max(0, end - position)
+        try:
+            for partition in self._consumer.assignment():
+                end = self._consumer.highwater(partition)
+                position = self._consumer.position(partition, timeout_ms=0) if end else None
+                if position is not None:
+                    lags[(partition.topic, partition.partition)] = max(0, end - position)
+        except KafkaError as error:
+            # Not worth an end: it is asked again in a second.
+            log.debug("the lag cannot be told: %s", describe(error))
         return lags
 
     def joined(self) -> bool:
@@ -172,60 +166,26 @@ class KafkaTransport:
         if self._consumer is not None:
             self._consumer.close(autocommit=False, timeout_ms=5000)
 
-    def _transact(self, outputs: Sequence[Output], refused: dict[Position, str]) -> None:
+    def _transact(self, outputs: Sequence[Output]) -> None:
         """Do one transaction.
 
-        1. begin, 2. send, 3. flush, 4. look at every future, 5. add the offsets, 6. commit.
-        A batch that failed leaves its futures as the only trace, so 4 comes before 5.
+        1. begin, 2. send and make sure that each record arrived, 3. add the offsets, 4. commit.
+        A record that did not arrive leaves no other trace, so 2 is done before 3.
         """
         producer = self._producer
         if producer is None:
             msg = "the producer of the last transaction could not be replaced"
             raise ServiceError(msg)
+        inputs = len(self._consumer.partitions_for_topic(self._settings.input_topic))
         producer.begin_transaction()
-        futures = self._send(producer, outputs, refused)
-        self._beat()
-        try:
-            producer.flush(timeout=DELIVERY_TIMEOUT)
-        except UnknownError:
-            # A batch was split because the topic's limit is below ours; its parts are under way.
-            log.debug("a produced batch was split")
-        failure = None
-        for output, future in zip(outputs, futures, strict=True):
-            if not future.succeeded():
-                failure = _outcome(output, future, refused) or failure
-        if refused:
-            msg = f"the broker refuses {len(refused)} of {len(outputs)} records"
-            raise KafkaError(msg)
-        if failure is not None:
-            raise failure
-        self._beat()
+        publishing = Publishing(producer, inputs, self._beat)
+        if self._singly:
+            publishing.send_singly(outputs)
+        else:
+            publishing.send_all(outputs)
         producer.send_offsets_to_transaction(self._offsets, self._membership)
         producer.commit_transaction()
         self._beat()
-
-    def _send(
-        self, producer: Any, outputs: Sequence[Output], refused: dict[Position, str]
-    ) -> list[Any]:
-        counts = {topic: len(producer.partitions_for(topic)) for topic in {o[0] for o in outputs}}
-        inputs = len(self._consumer.partitions_for_topic(self._settings.input_topic))
-        send = producer.send
-        futures = []
-        for topic, record, value, headers, key, timestamp in outputs:
-            count = counts[topic]
-            # Where both topics have as many partitions an answer keeps its number, whichever
-            # partitioner chose it: order and co-partitioning stay. Elsewhere a key decides as the
-            # default partitioner would, and messages without one keep their order.
-            if key is None or count == inputs:
-                partition = record.partition % count
-            else:
-                partition = (murmur2(key) & 0x7FFFFFFF) % count
-            try:
-                futures.append(send(topic, value, key, headers, partition, timestamp))
-            except MessageSizeTooLargeError as error:
-                refused[_position(record)] = describe(error)
-                raise
-        return futures
 
     def _recover(self, *, fenced: bool) -> None:
         """Put a new producer in place and go back to the committed offsets."""
@@ -257,6 +217,14 @@ class KafkaTransport:
             else:
                 return
 
+    def _return_batch(self) -> None:
+        """Give back what was polled as a member that is none any more."""
+        try:
+            self._rewind()
+        except KafkaError as error:
+            msg = f"The committed offsets cannot be read: {describe(error)}. Check the brokers."
+            raise ServiceError(msg) from error
+
     def _rewind(self) -> None:
         """Go back to the committed offsets; a partition without one has its beginning."""
         for partition in self._consumer.assignment():
@@ -282,19 +250,3 @@ class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
         """Note how many partitions there are now."""
         log.info("assigned partitions: %s", sorted(partition.partition for partition in assigned))
         self._on_assigned(len(assigned))
-
-
-def _outcome(output: Output, future: Any, refused: dict[Position, str]) -> Exception | None:
-    """Wait for one record's outcome; note it as refused when it will be so every time."""
-    try:
-        future.get(timeout=DELIVERY_TIMEOUT)
-    except _REFUSALS as error:
-        refused[_position(output.record)] = describe(error)
-        return None
-    except KafkaError as error:
-        return error  # type: ignore[no-any-return]
-    return None
-
-
-def _position(record: Record) -> Position:
-    return (record.topic, record.partition, record.offset)
