@@ -5,7 +5,7 @@ the score, an integer below 2^53 and so exact in a double. d is chosen so that a
 members at the expected number of originals: few enough to stay a compact listpack, enough to share
 the cost of the key. Which partition a set belongs to follows from its table and its d bits.
 
-    table 3, key 0x1a2b3c4d5e6f7 of 53 bits, d = 16    ->  sd:{P}:t03:d159, score 2^37 bits
+    table 3, key 0x1a2b3c4d5e6f7 of 53 bits, d = 16    ->  sd:{P}:t03:0d15, score 0x13c4d5e6f7
     claim id 0x0123456789abcdef                        ->  member of 8 bytes, big-endian
 """
 

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import redis
 from redis.backoff import ExponentialBackoff
-from redis.exceptions import NoPermissionError, RedisError
+from redis.exceptions import NoPermissionError, OutOfMemoryError, RedisError
 from redis.retry import Retry
 
 from stream_dedup.errors import ConfigurationMismatch, ServiceError
@@ -166,7 +166,7 @@ def reporting_errors() -> Iterator[None]:
         yield
     except RedisError as error:
         text = str(error) or type(error).__name__
-        if text.startswith("OOM") or "OOM command not allowed" in text:
+        if isinstance(error, OutOfMemoryError):
             advice = "It is out of memory: raise maxmemory or add shards"
         elif isinstance(error, NoPermissionError):
             advice = "Its user lacks a permission: see the ACL in ops/runbook.md"

@@ -1,0 +1,137 @@
+"""One contract, every index: each decision equals that of a brute-force model."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from stream_dedup import (
+    ConfigurationMismatch,
+    Deduplicator,
+    Document,
+    ServiceError,
+    Settings,
+    Status,
+)
+from stream_dedup.index.redis import RedisIndex
+from tests.models.sequential import (
+    answers_of,
+    awkward_settings,
+    awkward_stream,
+    batches,
+    decide_by_brute_force,
+)
+from tests.services.redis import RedisServer
+
+Make = Callable[[Settings], Deduplicator]
+
+
+@pytest.fixture(params=["memory", "state", "redis"])
+def make(request: pytest.FixtureRequest, tmp_path: Path) -> Make:
+    """Return what makes a deduplicator on one of the indexes; the same index at each call."""
+    if request.param == "memory":
+        return Deduplicator
+    if request.param == "state":
+        return lambda settings: Deduplicator(settings, state=tmp_path / "originals.db")
+    url = request.getfixturevalue("redis_url")
+    return lambda settings: on_redis(settings, url)
+
+
+def on_redis(settings: Settings, url: str) -> Deduplicator:
+    """Return a deduplicator on the Redis at ``url``."""
+    settings = settings.model_copy(update={"redis_url": url})
+    return Deduplicator(settings, index=RedisIndex.connect(settings))
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_every_decision_equals_that_of_brute_force(make: Make, seed: int) -> None:
+    rng = random.Random(seed)
+    settings = awkward_settings(rng)
+    documents = awkward_stream(rng, rng.choice([5, 40, 160]))
+    if rng.random() < 0.3:
+        documents += documents
+
+    with make(settings) as deduplicator:
+        decided = [d for batch in batches(rng, documents) for d in deduplicator.decide(batch)]
+
+    assert answers_of(decided) == decide_by_brute_force(settings, documents)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_stream_that_comes_again_gets_the_same_answers(make: Make, seed: int) -> None:
+    rng = random.Random(1000 + seed)
+    settings = awkward_settings(rng).model_copy(update={"window": None})
+    documents = awkward_stream(rng, 120)
+    with make(settings) as deduplicator:
+        first = [d for batch in batches(rng, documents) for d in deduplicator.decide(batch)]
+
+        again = [d for batch in batches(rng, documents) for d in deduplicator.decide(batch)]
+
+    assert again == first
+
+
+def test_a_viral_post_adds_one_original(make: Make) -> None:
+    text = " ".join(f"word{number}" for number in range(80))
+    documents = [Document(number, text, source=str(number)) for number in range(3000)]
+
+    with make(Settings()) as deduplicator:
+        decided = deduplicator.decide(documents)
+
+    assert decided[0].status is Status.ORIGINAL
+    assert {d.status for d in decided[1:]} == {Status.EXACT_DUPLICATE}
+    assert {d.duplicate_id for d in decided} == {decided[0].duplicate_id}
+
+
+def test_an_index_outlives_the_deduplicator(make: Make, request: pytest.FixtureRequest) -> None:
+    copies = [Document(name, "the same text in both of them", source=name) for name in "ab"]
+    with make(Settings()) as deduplicator:
+        deduplicator.decide(copies[:1])
+
+    with make(Settings()) as deduplicator:
+        decision = deduplicator.decide(copies[1:])[0]
+
+    kept = "memory" not in request.node.name
+    assert decision.status is (Status.EXACT_DUPLICATE if kept else Status.ORIGINAL)
+
+
+def test_an_index_of_another_configuration_is_refused_with_a_sentence(redis_url: str) -> None:
+    on_redis(Settings(), redis_url).close()
+
+    with pytest.raises(ConfigurationMismatch, match=r"built with other settings.*redis_namespace"):
+        on_redis(Settings(threshold=0.9), redis_url)
+
+
+def test_another_layout_of_the_same_configuration_is_refused(redis_url: str) -> None:
+    on_redis(Settings(), redis_url).close()
+
+    with pytest.raises(ConfigurationMismatch, match="layout"):
+        on_redis(Settings(partitions=4), redis_url)
+
+
+def test_two_namespaces_do_not_meet(redis_url: str) -> None:
+    document = Document("a", "one text in two indexes of one server")
+    statuses = []
+    for namespace in ("one", "two"):
+        with on_redis(Settings(redis_namespace=namespace), redis_url) as deduplicator:
+            statuses.append(deduplicator.decide([document])[0].status)
+
+    assert statuses == [Status.ORIGINAL, Status.ORIGINAL]
+
+
+def test_out_of_memory_is_an_error_and_never_a_decision() -> None:
+    rng = random.Random(1)
+    texts = [" ".join(str(rng.random()) for _ in range(30)) for _ in range(5_000)]
+    documents = [Document(number, text) for number, text in enumerate(texts)]
+
+    with RedisServer(extra=("--maxmemory", "3mb")) as server:
+        deduplicator = on_redis(Settings(), server.url)
+        with deduplicator, pytest.raises(ServiceError, match="out of memory: raise maxmemory"):
+            deduplicator.decide(documents)
+
+
+def test_a_redis_out_of_reach_is_a_sentence() -> None:
+    with pytest.raises(ServiceError, match="Check that it runs and that redis_url is right"):
+        on_redis(Settings(), "redis://127.0.0.1:1/0")

@@ -1,0 +1,1 @@
+"""What tests compare the program with: slow, obvious implementations of the same promises."""

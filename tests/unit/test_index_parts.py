@@ -1,0 +1,159 @@
+"""The parts of the indexes: the multimap, pairs within a batch, keys, claim ids, records."""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+
+import numpy as np
+import pytest
+
+from stream_dedup import Document, Settings
+from stream_dedup.fingerprint.fingerprinter import Fingerprinter
+from stream_dedup.index.base import duplicate_id, index_batch
+from stream_dedup.index.keys import ClaimIds, Layout
+from stream_dedup.index.pairs import sharing_pairs
+from stream_dedup.index.records import decode_record, encode_records
+from stream_dedup.index.table import PrefixTable
+
+
+class TestPrefixTable:
+    @pytest.mark.parametrize("seed", range(20))
+    def test_it_equals_a_dict_of_lists(self, seed: int) -> None:
+        rng = random.Random(seed)
+        table = PrefixTable(capacity=8)
+        expected: dict[int, list[int]] = defaultdict(list)
+        for _ in range(30):
+            # Few distinct keys, and keys that differ in one bit only.
+            added = [(rng.randrange(50) << rng.choice([0, 40])) for _ in range(rng.randrange(90))]
+            values = [rng.randrange(1 << 20) for _ in added]
+            for key, value in zip(added, values, strict=True):
+                expected[key].append(value)
+            table.add(np.array(added, np.uint64), np.array(values, np.int64))
+            asked = [(rng.randrange(60) << rng.choice([0, 40])) for _ in range(40)]
+
+            positions, found = table.find(np.array(asked, np.uint64))
+
+            got: dict[int, list[int]] = defaultdict(list)
+            for position, value in zip(positions.tolist(), found.tolist(), strict=True):
+                got[position].append(value)
+            for position, key in enumerate(asked):
+                assert sorted(got[position]) == sorted(expected.get(key, []))
+
+    def test_it_knows_its_length(self) -> None:
+        table = PrefixTable()
+        table.add(np.arange(5, dtype=np.uint64), np.arange(5))
+
+        assert len(table) == 5
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_sharing_pairs_are_those_that_share_a_key_in_the_same_column(seed: int) -> None:
+    keys = np.random.Generator(np.random.PCG64(seed)).integers(0, 9, (30, 3), dtype=np.uint64)
+    expected = {
+        (one, other)
+        for other in range(len(keys))
+        for one in range(other)
+        if (keys[one] == keys[other]).any()
+    }
+
+    earlier, later = sharing_pairs(keys)
+
+    pairs = list(zip(earlier.tolist(), later.tolist(), strict=True))
+    assert pairs == sorted(expected)
+
+
+class TestLayout:
+    layout = Layout.design("sd", partitions=8, prefix_bits=[53, 25, 4], originals=1_000_000)
+
+    def test_it_spells_table_and_leading_bits(self) -> None:
+        keys = np.array([[0x1A2B3C4D5E6F7, 0x1ABCDEF, 0xF]], np.uint64)
+
+        places = self.layout.place(keys)
+
+        assert self.layout.set_bits == 16
+        spelled = [suffix.decode() for suffix in places.suffixes[0]]
+        assert spelled == ["t00:0d15", "t01:d5e6", "t02:000f"]
+        assert places.scores[0].tolist() == [0x13C4D5E6F7, 0x1EF, 0]
+
+    def test_key_and_score_together_are_the_table_key(self) -> None:
+        rng = np.random.Generator(np.random.PCG64(1))
+        keys = rng.integers(0, 1 << 53, (500, 1), dtype=np.uint64)
+        layout = Layout.design("sd", partitions=64, prefix_bits=[53], originals=10_000_000)
+
+        places = layout.place(keys)
+
+        rest = 53 - layout.set_bits
+        for key, suffix, score in zip(
+            keys[:, 0].tolist(), places.suffixes[:, 0], places.scores[:, 0], strict=True
+        ):
+            assert (int(suffix.decode()[4:], 16) << rest) + int(score) == key
+
+    def test_a_sorted_set_has_one_partition(self) -> None:
+        rng = np.random.Generator(np.random.PCG64(2))
+        keys = rng.integers(0, 1 << 20, (5000, 1), dtype=np.uint64)
+        layout = Layout.design("sd", partitions=16, prefix_bits=[20], originals=20_000)
+
+        places = layout.place(keys)
+
+        names = list(
+            zip(places.suffixes[:, 0].tolist(), places.partitions[:, 0].tolist(), strict=True)
+        )
+        assert len(set(names)) == len({suffix for suffix, _ in names})
+        assert set(places.partitions.ravel().tolist()) == set(range(16))
+
+    def test_partitions_get_equal_shares(self) -> None:
+        claims = np.arange(100_000, dtype=np.uint64) << np.uint64(10)
+
+        partitions, buckets = self.layout.record_places(claims)
+
+        assert np.bincount(partitions).min() > 0.95 * 100_000 / 8
+        assert len(set(buckets.tolist())) > 0.99 * self.layout.buckets
+
+
+class TestClaimIds:
+    def test_they_grow_with_time_and_within_a_millisecond(self) -> None:
+        ids = ClaimIds(worker=3)
+        times = [1.6e9, 1.6e9, 1.6e9 + 0.0005, 1.6e9 + 5]
+
+        minted = np.concatenate([ids.mint(now, 1500) for now in times])
+
+        assert (np.diff(minted.astype(np.int64)) > 0).all()
+
+    def test_they_never_repeat_when_the_clock_steps_back(self) -> None:
+        ids = ClaimIds(worker=3)
+
+        minted = [int(claim) for now in (1.7e9, 1.6e9, 1.7e9) for claim in ids.mint(now, 100)]
+
+        assert len(set(minted)) == 300
+        assert minted == sorted(minted)
+
+    def test_workers_do_not_share_them(self) -> None:
+        minted = [set(ClaimIds(worker).mint(1.7e9, 5000).tolist()) for worker in range(20)]
+
+        assert len(set().union(*minted)) == 20 * 5000
+
+
+class TestRecords:
+    def test_a_record_comes_back_as_it_went(self) -> None:
+        documents = [Document("näme", "one two three four", 12.5, "s"), Document(7, "five six")]
+        batch = index_batch(documents, Fingerprinter(Settings()).fingerprint(["a b c", "d e f"]))
+
+        records = [decode_record(data, 256) for data in encode_records(batch)]
+
+        assert [record.document_id for record in records] == ["näme", 7]
+        assert [record.time for record in records] == [12.5, 0.0]
+        assert [record.digest for record in records] == batch.prints.digests
+        assert [record.identity for record in records] == batch.identities.tolist()
+        assert b"".join(record.sketch for record in records) == batch.prints.sketches.tobytes()
+
+    def test_a_short_one_is_refused(self) -> None:
+        with pytest.raises(ValueError, match="too short"):
+            decode_record(b"x" * 40, 256)
+
+
+def test_a_duplicate_id_follows_from_the_original_alone() -> None:
+    digest = bytes(range(16))
+
+    assert duplicate_id("doc-1", digest) == "9258cf02ac3478edd7d6f8d6"
+    assert duplicate_id(1, digest) != duplicate_id("1", digest)
