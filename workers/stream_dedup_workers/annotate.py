@@ -18,6 +18,7 @@ from stream_dedup.settings import Settings
 from stream_dedup.stream.kafka import KafkaTransport
 from stream_dedup.stream.loop import Loop
 from stream_dedup.types import Decision, Document
+from stream_dedup_workers import logs
 from stream_dedup_workers.pulse import Pulse, Stage
 
 log = logging.getLogger(__name__)
@@ -41,7 +42,7 @@ def run(settings: Settings, instance: str, number: int, pulse: Pulse) -> None:
 
     Exits with 0 after SIGTERM, with an error's ``exit_code`` after that error.
     """
-    configure_logging(f"worker-{number}")
+    logs.configure(f"worker-{number}")
     stop = _Stop()
     try:
         _work(settings, transactional_id(settings, instance, number), pulse, stop)
@@ -49,18 +50,6 @@ def run(settings: Settings, instance: str, number: int, pulse: Pulse) -> None:
         log.error("%s", error)  # noqa: TRY400 - an error on purpose needs no traceback
         sys.exit(error.exit_code)
     log.info("stopped")
-
-
-def configure_logging(name: str) -> None:
-    """Log to stderr: our own state changes, and what the clients warn of."""
-    logging.basicConfig(
-        stream=sys.stderr,
-        level=logging.WARNING,
-        format=f"%(asctime)s %(levelname)s {name} %(name)s: %(message)s",
-        force=True,
-    )
-    for package in ("stream_dedup", "stream_dedup_workers"):
-        logging.getLogger(package).setLevel(logging.INFO)
 
 
 class _Stop:

@@ -33,7 +33,7 @@ from prometheus_client import multiprocess
 from stream_dedup import metrics
 from stream_dedup.errors import ConfigurationMismatch, SettingsError
 from stream_dedup.settings import Settings
-from stream_dedup_workers import annotate, checks
+from stream_dedup_workers import annotate, checks, logs
 from stream_dedup_workers.http import StatusServer
 from stream_dedup_workers.pulse import Pulse, Stage
 
@@ -162,7 +162,7 @@ class Supervisor:
         Raises:
             StreamDedupError: a check failed, or the HTTP address cannot be bound.
         """
-        annotate.configure_logging("supervisor")
+        logs.configure("supervisor")
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: self._stop.set())
         self._check(self._settings)
