@@ -95,6 +95,9 @@ def run(
     exact_duplicate or near_duplicate), the id of its duplicate group and the id of its original.
     A run with --state may be killed at any moment and made again: it gives the same annotations.
     """
+    if dead_letters is not None and dead_letters.resolve() == output.resolve():
+        msg = "--output and --dead-letters name the same file. Name two."
+        raise click.UsageError(msg)
     lines: LineFormat = TextLines() if line_format == "text" else JsonLines(settings)
     with ExitStack() as stack:
         deduplicator = stack.enter_context(Deduplicator(settings, state=state))

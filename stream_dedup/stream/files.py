@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import IO, NamedTuple, cast
+from typing import IO, Any, NamedTuple, cast
 
 import zstandard
 
@@ -21,6 +21,7 @@ STANDARD = Path("-")
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 _BOM = b"\xef\xbb\xbf"
 _BUFFER = 1 << 20
+_ZSTD_CHUNK = 1 << 16
 
 
 class Line(NamedTuple):
@@ -68,8 +69,25 @@ def read_lines(path: Path, occurrence: int, progress: Callable[[int], None]) -> 
         raise InputError(msg) from error
 
 
+class Output:
+    """A file that is being written."""
+
+    def __init__(self, path: Path, stream: IO[bytes]) -> None:
+        self._path = path
+        self._stream = stream
+
+    def write(self, data: bytes) -> None:
+        """Write some bytes.
+
+        Raises:
+            InputError: they cannot be written.
+        """
+        with _writing(self._path):
+            self._stream.write(data)
+
+
 @contextmanager
-def open_output(path: Path) -> Iterator[IO[bytes]]:
+def open_output(path: Path) -> Iterator[Output]:
     """Open a file to write; ``-`` is standard output; .gz and .zst are compressed.
 
     A file appears under its name only when everything has been written, so a run that is killed
@@ -78,28 +96,48 @@ def open_output(path: Path) -> Iterator[IO[bytes]]:
     Raises:
         InputError: the file cannot be written.
     """
-    if path == STANDARD:
-        yield sys.stdout.buffer
-        sys.stdout.buffer.flush()
-        return
-    if path.exists() and not path.is_file():  # a pipe or a device cannot be replaced
-        with path.open("wb") as stream:
-            yield stream
-        return
-    partial = path.with_name(path.name + ".partial")
-    try:
-        with ExitStack() as stack:
+    with _writing(path), ExitStack() as stack:
+        if path == STANDARD:
+            yield Output(path, sys.stdout.buffer)
+            sys.stdout.buffer.flush()
+        elif path.exists() and not path.is_file():  # a pipe or a device cannot be replaced
+            yield Output(path, stack.enter_context(path.open("wb")))
+        else:
+            partial = stack.enter_context(_replacing(path))
             file = stack.enter_context(partial.open("wb", buffering=_BUFFER))
-            yield _compressed(path, file, stack)
-        partial.replace(path)
-    except BaseException:
-        partial.unlink(missing_ok=True)
-        raise
+            yield Output(path, _compressed(path, file, stack))
 
 
 def forget_standard_output() -> None:
     """Keep the interpreter from complaining at its end that a closed pipe cannot be written."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    """Say which file cannot be written. A closed pipe is no error (see ``cli.main``)."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        if path == STANDARD:
+            forget_standard_output()
+        name = "Standard output" if path == STANDARD else path
+        msg = f"{name} cannot be written: {error.strerror}. Make room, or name another file."
+        raise InputError(msg) from error
+
+
+@contextmanager
+def _replacing(path: Path) -> Iterator[Path]:
+    """Give a path to write to, which takes the place of ``path`` at the end if all goes well."""
+    partial = path.with_name(path.name + ".partial")
+    try:
+        yield partial
+        partial.replace(path)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
 
 
 def _compressed(path: Path, file: IO[bytes], stack: ExitStack) -> IO[bytes]:
@@ -121,8 +159,7 @@ def _decompressed(raw: _Counted, stack: ExitStack) -> IO[bytes]:
         packed = stack.enter_context(gzip.GzipFile(fileobj=stream))
         return cast("IO[bytes]", io.BufferedReader(cast("io.RawIOBase", packed), _BUFFER))
     if start.startswith(_ZSTD):
-        reader = zstandard.ZstdDecompressor().stream_reader(stream, read_across_frames=True)
-        return cast("IO[bytes]", io.BufferedReader(cast("io.RawIOBase", reader), _BUFFER))
+        return cast("IO[bytes]", io.BufferedReader(_Zstd(stream), _BUFFER))
     return cast("IO[bytes]", stream)
 
 
@@ -146,3 +183,41 @@ class _Counted(io.RawIOBase):
         self._read += len(chunk)
         self._progress(self._read)
         return len(chunk)
+
+
+class _Zstd(io.RawIOBase):
+    """Decompresses frame after frame; unlike zstandard's own reader it notices a missing end."""
+
+    def __init__(self, stream: io.BufferedReader[Any]) -> None:
+        super().__init__()
+        self._stream = stream
+        self._frame: zstandard.ZstdDecompressionObj | None = None
+        self._packed = b""
+        self._plain = memoryview(b"")
+
+    def readable(self) -> bool:
+        """Say yes."""
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        """Read some bytes."""
+        while not self._plain and self._fill():
+            pass
+        size = min(len(buffer), len(self._plain))
+        buffer[:size] = self._plain[:size]
+        self._plain = self._plain[size:]
+        return size
+
+    def _fill(self) -> bool:
+        """Decompress one more chunk; return whether there was one."""
+        chunk = self._packed or self._stream.read1(_ZSTD_CHUNK)
+        if not chunk:
+            if self._frame is not None:
+                msg = "Compressed file ended before the end of its last frame"
+                raise EOFError(msg)
+            return False
+        frame = self._frame or zstandard.ZstdDecompressor().decompressobj()
+        self._plain = memoryview(frame.decompress(chunk))
+        self._packed = frame.unused_data
+        self._frame = None if frame.eof else frame
+        return True
