@@ -36,13 +36,13 @@ from stream_dedup.types import Method
 DEFAULT_CONFIG = Path("stream-dedup.toml")
 ENV_PREFIX = "STREAM_DEDUP_"
 
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|w)")
-_SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|w|)")
+_SECONDS = {"": 1, "ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _SHINGLE = re.compile(r"(word|char):(\d{1,2})")
 
 
 def parse_duration(value: object) -> object:
-    """Turn ``"30d"``, ``"250ms"`` or a number of seconds into seconds (float)."""
+    """Turn ``"30d"``, ``"250ms"`` or ``"90"`` (seconds) into seconds, a float."""
     if not isinstance(value, str):
         return value
     match = _DURATION.fullmatch(value.strip())
@@ -63,7 +63,7 @@ def _check_shingle(value: str) -> str:
     raise ValueError(msg)
 
 
-Duration = Annotated[float, BeforeValidator(parse_duration), Field(gt=0)]
+Duration = Annotated[float, BeforeValidator(parse_duration), Field(gt=0, allow_inf_nan=False)]
 Shingle = Annotated[str, AfterValidator(_check_shingle)]
 
 

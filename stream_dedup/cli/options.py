@@ -14,7 +14,7 @@ import click
 from annotated_types import Ge, Gt, Le, Lt
 from pydantic.fields import FieldInfo
 
-from stream_dedup.settings import Settings, group_of, load_settings
+from stream_dedup.settings import Settings, group_of, load_settings, parse_duration
 
 Command = Callable[..., Any]
 
@@ -57,7 +57,14 @@ def describe_default(field: FieldInfo) -> str:
     default = field.default
     if default is None or not str(default):
         return ""
+    if is_duration(field):
+        return f"{default:g}s"
     return str(default.get_secret_value()) if hasattr(default, "get_secret_value") else str(default)
+
+
+def is_duration(field: FieldInfo) -> bool:
+    """Return whether a setting is written with a unit of time."""
+    return any(getattr(item, "func", None) is parse_duration for item in field.metadata)
 
 
 def choices(field: FieldInfo) -> list[str]:
@@ -97,6 +104,8 @@ def _type(field: FieldInfo) -> Any:
     values = choices(field)
     if values:
         return click.Choice(values)
+    if is_duration(field):
+        return str
     # Ranges, durations and the like are checked with all other sources, by the settings.
     return {int: int, float: float}.get(_plain(field.annotation), str)
 
