@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
 import click
 import msgspec
 
 from stream_dedup.cli.options import choices, describe_default, describe_range, settings_options
 from stream_dedup.settings import ENV_PREFIX, Settings, group_of
+
+#: The password in redis://user:password@host.
+_PASSWORD = re.compile(r"(://[^:/@]*:).*@")
 
 _EPILOG = """\b
 Examples:
@@ -25,12 +30,14 @@ def settings(*, as_json: bool, markdown: bool, settings: Settings) -> None:
     A setting is read from the TOML file (--config), then from its environment variable, then from
     its flag; the later wins.
     """
+    values = settings.model_dump(mode="json")
+    values["redis_url"] = _PASSWORD.sub(r"\1**********@", values["redis_url"])
     if as_json:
-        click.echo(msgspec.json.encode(settings.model_dump(mode="json")))
+        click.echo(msgspec.json.encode(values))
     elif markdown:
         click.echo(_markdown())
     else:
-        for name, value in settings.model_dump(mode="json").items():
+        for name, value in values.items():
             click.echo(f"{name} = {value}")
 
 
