@@ -85,6 +85,7 @@ class StateFile:
     def _open(self, configuration: str) -> None:
         try:
             self._database.execute("PRAGMA locking_mode = EXCLUSIVE")
+            self._refuse_foreign()
             self._database.execute("PRAGMA journal_mode = WAL")
             self._database.execute("PRAGMA synchronous = NORMAL")
             self._database.execute("BEGIN IMMEDIATE")
@@ -109,6 +110,14 @@ class StateFile:
                 f"was made with, or use a new --state file."
             )
             raise ConfigurationMismatch(msg)
+
+    def _refuse_foreign(self) -> None:
+        """Leave the database of another program as it is."""
+        names = "SELECT name FROM sqlite_master WHERE type = 'table'"
+        tables = {name for (name,) in self._database.execute(names)}
+        if tables and not {"meta", "originals"} <= tables:
+            msg = f"{self.path} is not a state file but another database. Use a new --state file."
+            raise StateError(msg)
 
     def _sentence(self, error: Exception) -> str:
         if "locked" in str(error):
