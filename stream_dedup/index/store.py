@@ -170,6 +170,11 @@ def reporting_errors() -> Iterator[None]:
             advice = "It is out of memory: raise maxmemory or add shards"
         elif isinstance(error, NoPermissionError):
             advice = "Its user lacks a permission: see the ACL in ops/runbook.md"
+        elif "Function not found" in text:
+            advice = (
+                "Its Functions are gone, so it has probably restarted without its data: restore "
+                "them, or restart the workers to begin a new index"
+            )
         else:
             advice = "Check that it runs and that redis_url is right"
         msg = f"Redis did not carry out a call ({text[:200]}). {advice}."
