@@ -50,7 +50,7 @@ if docker_answers; then
     mode=docker
     say "a Docker daemon answers; Kafka and Redis will run in containers"
 fi
-read -r -a packages < <(missing_packages "$mode" | xargs)
+packages=($(missing_packages "$mode"))
 if [ ${#packages[@]} -gt 0 ]; then
     if apt_install "${packages[@]}" </dev/null; then
         stop_new_servers "${packages[@]}"

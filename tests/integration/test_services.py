@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import subprocess
 import sys
 import time
@@ -151,17 +150,23 @@ class TestFailures:
         )
         with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as tests:
             assert tests.stdout is not None
-            service = int(tests.stdout.readline())
-            tests.send_signal(signal.SIGKILL)
+            service = Path("/proc") / tests.stdout.readline().decode().strip()
+            wait_until(lambda: program(service) == "sleep")
+            tests.kill()
 
-        deadline = time.monotonic() + 10
-        while is_running(service) and time.monotonic() < deadline:
-            time.sleep(0.05)
-        assert not is_running(service)
+        wait_until(lambda: program(service) == "")
 
 
-def is_running(pid: int) -> bool:
+def wait_until(is_so: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 10
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def program(process: Path) -> str:
+    """Name of the program that ``process`` (a directory of /proc) runs; empty once it has ended."""
     try:
-        return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+        return Path((process / "cmdline").read_bytes().split(b"\0")[0].decode()).name
     except (FileNotFoundError, ProcessLookupError):
-        return False
+        return ""

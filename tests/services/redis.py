@@ -123,7 +123,8 @@ class RedisCluster:
         with master.client() as client:
             client.cluster("SET-CONFIG-EPOCH", number + 1)
             client.cluster("ADDSLOTSRANGE", first, end - 1)
-            client.cluster("MEET", "127.0.0.1", self.masters[0].port, self._bus_ports[0])
+            if number:
+                client.cluster("MEET", "127.0.0.1", self.masters[0].port, self._bus_ports[0])
 
     def _is_complete(self, master: RedisServer) -> bool:
         with master.client() as client:
@@ -134,7 +135,7 @@ class RedisCluster:
 
 def _cluster_arguments(bus_port: int) -> tuple[str, ...]:
     port = ("--cluster-port", str(bus_port))
-    return ("--cluster-enabled", "yes", *port, "--cluster-node-timeout", "2000")
+    return ("--cluster-enabled", "yes", *port, "--cluster-node-timeout", "5000")
 
 
 def _runner(port: int, arguments: Sequence[str], *, local: bool) -> Runner:
