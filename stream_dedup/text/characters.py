@@ -68,11 +68,13 @@ class Characters(NamedTuple):
         classes: (0x110000,) uint8 of SEPARATOR, WORD or SINGLE.
         fold: (0x110000,) uint32, the code point's single-character NFKC_Casefold.
         slow: (0x110000,) bool, whether a text with this code point takes the slow route.
+        assigned: (0x110000,) bool, whether Unicode 14.0 knows the code point.
     """
 
     classes: npt.NDArray[np.uint8]
     fold: npt.NDArray[np.uint32]
     slow: npt.NDArray[np.bool_]
+    assigned: npt.NDArray[np.bool_]
 
 
 @cache
@@ -83,7 +85,8 @@ def characters() -> Characters:
         fold[stored["fold_from"]] = stored["fold_to"]
         classes = np.repeat(stored["class_values"], stored["class_lengths"])
         slow = np.repeat(stored["slow_values"], stored["slow_lengths"])
-        return Characters(classes, fold, slow)
+        assigned = np.repeat(stored["assigned_values"], stored["assigned_lengths"])
+        return Characters(classes, fold, slow, assigned)
 
 
 @cache
@@ -125,11 +128,13 @@ def build() -> Characters:
     classes = np.zeros(CODE_POINTS, np.uint8)
     fold = np.arange(CODE_POINTS, dtype=np.uint32)
     slow = np.zeros(CODE_POINTS, np.bool_)
+    assigned = np.zeros(CODE_POINTS, np.bool_)
     ignorable = re.compile(f"[{IGNORABLE}]")
     joins = _joins_backwards()
     for code in range(CODE_POINTS):
         char = chr(code)
         classes[code] = _class_of(code, char)
+        assigned[code] = unicodedata.category(char) != "Cn"
         if char.isspace():
             fold[code] = SPACE
             continue
@@ -140,7 +145,7 @@ def build() -> Characters:
             slow[code] = True
         else:
             fold[code] = ord(folded)
-    return Characters(classes, fold, slow)
+    return Characters(classes, fold, slow, assigned)
 
 
 def _runs(
@@ -160,6 +165,7 @@ def main() -> int:
     changed = np.flatnonzero(tables.fold != np.arange(CODE_POINTS)).astype(np.uint32)
     class_values, class_lengths = _runs(tables.classes)
     slow_values, slow_lengths = _runs(tables.slow)
+    assigned_values, assigned_lengths = _runs(tables.assigned)
     np.savez_compressed(
         _FILE,
         fold_from=changed,
@@ -168,6 +174,8 @@ def main() -> int:
         class_lengths=class_lengths,
         slow_values=slow_values,
         slow_lengths=slow_lengths,
+        assigned_values=assigned_values,
+        assigned_lengths=assigned_lengths,
     )
     return 0
 

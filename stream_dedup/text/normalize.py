@@ -52,6 +52,19 @@ def nfkc_casefold(text: str) -> str:
     A lone surrogate, which no encoding can carry, becomes U+FFFD.
     """
     text = _SURROGATE.sub("\ufffd", _IGNORABLE.sub("", text))
+    codes = np.frombuffer(text.encode("utf-32-le"), np.uint32)
+    later = np.flatnonzero(~characters().assigned[codes]).tolist()
+    if not later:
+        return _fold(text)
+    # A code point that 14.0 does not know neither changes nor touches its neighbours, but a later
+    # Unicode, with a later Python, may have made it a letter or an accent. So leave it out.
+    starts, ends = [0, *(place + 1 for place in later)], [*later, len(text)]
+    pieces = [_fold(text[start:end]) for start, end in zip(starts, ends, strict=True)]
+    kept = [text[place] for place in later] + [""]
+    return "".join(piece + char for piece, char in zip(pieces, kept, strict=True))
+
+
+def _fold(text: str) -> str:
     return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
 
 
