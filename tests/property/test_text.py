@@ -1,0 +1,169 @@
+"""Batches of text give what each text alone gives, by definition."""
+
+from __future__ import annotations
+
+from itertools import groupby
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stream_dedup.fingerprint.hashing import shingle_keys
+from stream_dedup.text.characters import SEPARATOR, SINGLE, characters
+from stream_dedup.text.normalize import nfkc_casefold, normalize
+from stream_dedup.text.shingles import Shingles, char_shingles, word_shingles
+
+SPECIAL = (
+    "aB1_ .,-\t\n\x00\x1c\x1e\x1f\x85\xa0\u3000\u2028"  # white space of every kind
+    "ßﬁİΣς½¨ſ"  # characters that grow or depend on others
+    "\u0301\u0308\u0327\u0345\u093c\u3099"  # marks that combine and change places
+    "\u0e33\u0eb3\u0e49"  # Thai and Lao SARA AM, and a tone mark it must pass
+    "\u1100\u1161\u11a8가각"  # Hangul, in parts and whole
+    "ＡｶﾞﾞÅ㌔"  # compatibility forms
+    "\u00ad\u200b\u200c\u200d\u2060\ufe0f\ufeff\u3164"  # invisible
+    "\ud83d\ude00\U0001f600\U0001f469"  # lone surrogates, emoji
+    "中文漢字ひらカナไทยສະမြန်ខ្មែ한국어العربيةहिन्दी"
+    "\u0378\U000e0080\U0010ffff"  # not assigned
+)
+CHARACTERS = st.one_of(st.sampled_from(SPECIAL), st.characters(), st.sampled_from("ab "))
+TEXTS = st.text(CHARACTERS, max_size=40)
+BATCHES = st.lists(TEXTS, max_size=8)
+KEYS = shingle_keys("a seed")
+MASK = (1 << 64) - 1
+
+
+def normal(text: str) -> str:
+    return " ".join(nfkc_casefold(text).split())
+
+
+def tokens(text: str) -> list[str]:
+    """Join neighbouring characters of one class; every single is a token of its own."""
+    found = []
+    classed = [(int(characters().classes[ord(char)]), char) for char in normal(text)]
+    for kind, run in groupby(classed, key=lambda pair: pair[0]):
+        chars = [char for _, char in run]
+        if kind == SINGLE:
+            found += chars
+        elif kind != SEPARATOR:
+            found.append("".join(chars))
+    return found
+
+
+def windows(items: list[str], size: int) -> list[tuple[str, ...]]:
+    if len(items) < size:
+        return [tuple(items)] if items else []
+    return [tuple(items[start : start + size]) for start in range(len(items) - size + 1)]
+
+
+def reference(text: str, unit: str, size: int) -> list[tuple[str, ...]]:
+    """Return the shingles of one text as tuples of tokens, or of characters."""
+    if unit == "word":
+        return windows(tokens(text), size)
+    return windows(list(normal(text)), size) if tokens(text) else []
+
+
+def finalize(value: int) -> int:
+    value ^= int(KEYS.finish)
+    for _ in range(2):
+        value = ((value ^ value >> 32) * 0xD6E8FEB86659FD93) & MASK
+    return value ^ value >> 32
+
+
+def run_hash(text: str) -> int:
+    return sum((ord(char) + 1) * pow(KEYS.base, i, 1 << 64) for i, char in enumerate(text)) & MASK
+
+
+def reference_hash(shingle: tuple[str, ...], unit: str) -> int:
+    """Hash one shingle with Python's own integers, as the docstrings define it."""
+    if unit == "char":
+        return finalize(run_hash("".join(shingle)))
+    pairs = zip(shingle, KEYS.places.tolist(), strict=False)
+    return finalize(sum(finalize(run_hash(token)) * place for token, place in pairs) & MASK)
+
+
+def shingle(texts: list[str], unit: str, size: int) -> Shingles:
+    kernel = word_shingles if unit == "word" else char_shingles
+    return kernel(normalize(texts), size, KEYS)
+
+
+def of_each(shingles: Shingles) -> list[list[int]]:
+    return [part.tolist() for part in np.split(shingles.hashes, shingles.starts[1:-1])]
+
+
+UNITS = st.one_of(
+    st.tuples(st.just("word"), st.integers(1, 8)), st.tuples(st.just("char"), st.integers(2, 16))
+)
+
+
+@settings(deadline=None, max_examples=400)
+@given(BATCHES)
+def test_a_batch_is_normalised_as_each_text_alone(texts: list[str]) -> None:
+    assert normalize(texts).encoded() == [normal(text).encode() for text in texts]
+
+
+@settings(deadline=None, max_examples=200)
+@given(BATCHES)
+def test_normalising_again_changes_nothing(texts: list[str]) -> None:
+    once = normalize(texts).encoded()
+
+    assert normalize([text.decode() for text in once]).encoded() == once
+
+
+@settings(deadline=None, max_examples=400)
+@given(st.lists(TEXTS, min_size=1, max_size=8), UNITS)
+def test_shingles_are_those_of_the_definition(texts: list[str], unit: tuple[str, int]) -> None:
+    expected = [reference(text, *unit) for text in texts]
+
+    shingles = shingle(texts, *unit)
+
+    assert of_each(shingles) == [[reference_hash(one, unit[0]) for one in own] for own in expected]
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.lists(TEXTS, min_size=1, max_size=8), UNITS)
+def test_different_shingles_have_different_hashes(texts: list[str], unit: tuple[str, int]) -> None:
+    expected = {one for text in texts for one in reference(text, *unit)}
+
+    shingles = shingle(texts, *unit)
+
+    assert len(set(shingles.hashes.tolist())) == len(expected)
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.lists(TEXTS, min_size=1, max_size=8), UNITS)
+def test_shingles_do_not_depend_on_the_batch(texts: list[str], unit: tuple[str, int]) -> None:
+    together = of_each(shingle(texts, *unit))
+
+    assert together == [of_each(shingle([text], *unit))[0] for text in texts]
+
+
+@pytest.mark.parametrize("unit", ["word", "char"])
+@pytest.mark.parametrize("text", ["", " ", "...", "😀 👍", "\u200d"])
+def test_a_text_without_a_token_has_no_shingle(text: str, unit: str) -> None:
+    assert of_each(shingle(["before", text, "after"], unit, 3))[1] == []
+
+
+@pytest.mark.parametrize(("unit", "size"), [("word", 8), ("char", 16)])
+@pytest.mark.parametrize("text", ["one", "one two", "한국어", "中文"])
+def test_a_text_shorter_than_a_shingle_has_one_made_of_all_it_has(
+    text: str, unit: str, size: int
+) -> None:
+    whole, longer = of_each(shingle([text, f"{text} more"], unit, size))
+
+    assert len(whole) == len(longer) == 1
+    assert whole != longer
+
+
+def test_no_texts_have_no_shingles() -> None:
+    assert shingle([], "word", 3).starts.tolist() == [0]
+    assert shingle([], "char", 5).starts.tolist() == [0]
+
+
+def test_a_long_batch_is_hashed_as_a_short_one() -> None:
+    """Prefix sums run over the whole batch, and powers of the base with them."""
+    filler = "many words of no interest " * 10_000
+
+    assert of_each(shingle([filler, "the last text"], "word", 3))[1] == [
+        reference_hash(("the", "last", "text"), "word")
+    ]

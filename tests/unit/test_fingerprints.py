@@ -1,0 +1,348 @@
+"""Fingerprints: fixed for ever, and as good as the theory says.
+
+``python tests/unit/test_fingerprints.py`` writes the golden values anew, after FORMAT was raised.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import xxhash
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import SecretStr
+
+from stream_dedup.fingerprint.fingerprinter import CHUNK_CHARACTERS, Fingerprinter
+from stream_dedup.fingerprint.hashing import FORMAT, configuration_version, digest_seed
+from stream_dedup.fingerprint.minhash import SIGNATURE_VALUES, MinHash
+from stream_dedup.fingerprint.simhash import simhash
+from stream_dedup.settings import Settings
+from stream_dedup.text.shingles import Shingles
+from stream_dedup.types import Method
+
+GOLDEN = Path(__file__).with_name("golden") / "fingerprints.json"
+CHANGED = "fingerprints must never change within a FORMAT: raise FORMAT"
+TEXTS = {
+    "English": "The quick brown fox jumps over the lazy dog, and the dog does not mind at all.",
+    "German": "Die Straße nach Süden ist gesperrt; Fußgänger dürfen über die Brücke. GROẞ!",
+    "Korean": "서울시는 올봄 한강 다리 보수 공사를 위해 주말마다 차량 통행을 막는다고 밝혔다.",
+    "Japanese": "東京の桜は平年より早く咲き、週末にはﾊﾟｰﾃｨｰで公園がにぎわう見込みです。",
+    "Chinese": "市政府周二宣布，跨河大桥今年春天将有九个周末禁止汽车通行，行人不受影响。",
+    "Thai": "น้ำในแม่น้ำเจ้าพระยาสูงขึ้นมากในสัปดาห์นี้ ชาวบ้านเตรียมกระสอบทราย",
+    "Arabic": "أعلنت المدينة يوم الثلاثاء إغلاق الجسر القديم تسع عطلات نهاية أسبوع هذا الربيع.",
+    "Hindi": "शहर का सबसे पुराना पुल इस वसंत में नौ सप्ताहांत कारों के लिए बंद रहेगा।",
+    "decomposed": "Le cafe\u0301 est ferme\u0301 jusqu'a\u0300 nouvel ordre, dit le ge\u0301rant.",
+    "emoji in words": "Good 👩\u200d👩\u200d👧 morning ❤\ufe0f to all of you 😀",
+    "emoji": "😀 👍🏽",
+    "two words": "two words",
+    "one word": "word",
+    "one character": "字",
+    "nothing": " \u200d ",
+    "long": "All work and no play makes Jack a dull boy. " * 2_000,
+}
+CONFIGURATIONS = list(product(("minhash", "simhash"), ("word:3", "char:5"), ("", "secret")))
+
+
+def fingerprinter(**values: Any) -> Fingerprinter:
+    return Fingerprinter(Settings(**values))
+
+
+def checksum(data: bytes) -> str:
+    return hashlib.blake2b(data, digest_size=8).hexdigest()
+
+
+def golden(method: str, shingle: str, seed: str) -> dict[str, Any]:
+    """Return what is kept of the fingerprints of all texts."""
+    printer = fingerprinter(method=method, shingle=shingle, seed=seed)
+    prints = printer.fingerprint(list(TEXTS.values()))
+    texts = {}
+    for row, name in enumerate(TEXTS):
+        sketch = prints.sketches[row].tobytes()
+        texts[name] = {
+            "digest": prints.digests[row].hex(),
+            "keys": checksum(prints.keys[row].astype("<u8").tobytes()),
+            "sketch": sketch[::-1].hex() if method == "simhash" else checksum(sketch),
+        }
+    return {"configuration": printer.configuration, "texts": texts}
+
+
+def all_golden() -> dict[str, Any]:
+    return {
+        "format": FORMAT,
+        **{"/".join(names): golden(*names) for names in CONFIGURATIONS},
+    }
+
+
+class TestGolden:
+    def test_the_golden_values_are_of_this_format(self) -> None:
+        assert json.loads(GOLDEN.read_text())["format"] == FORMAT, CHANGED
+
+    @pytest.mark.parametrize("names", CONFIGURATIONS, ids="/".join)
+    def test_fingerprints_are_the_same_for_ever(self, names: tuple[str, str, str]) -> None:
+        expected = json.loads(GOLDEN.read_text())["/".join(names)]
+
+        assert golden(*names) == expected, CHANGED
+
+    def test_a_digest_is_the_xxh3_of_the_normal_form(self) -> None:
+        digest = fingerprinter(seed="s").fingerprint(["  Zwei\nWÖRTER "]).digests[0]
+
+        assert digest == xxhash.xxh3_128_digest("zwei wörter".encode(), digest_seed("s"))
+
+
+class TestFingerprinter:
+    @pytest.mark.parametrize("method", ["minhash", "simhash"])
+    def test_another_seed_changes_every_hash(self, method: str) -> None:
+        texts = list(TEXTS.values())
+
+        one, other = (
+            fingerprinter(method=method, seed=seed).fingerprint(texts) for seed in ("", "secret")
+        )
+
+        assert not set(one.digests) & set(other.digests)
+        assert (one.sketches != other.sketches).any(axis=1).all()
+        assert (one.keys != other.keys).all()
+
+    @pytest.mark.parametrize("shingle", ["word:3", "char:5"])
+    def test_another_seed_changes_every_shingle(self, shingle: str) -> None:
+        one, other = (
+            fingerprinter(shingle=shingle, seed=seed).shingles(list(TEXTS.values()))
+            for seed in ("", "secret")
+        )
+
+        assert one.starts.tolist() == other.starts.tolist()
+        assert not np.isin(one.hashes, other.hashes).any()
+
+    @pytest.mark.parametrize("method", ["minhash", "simhash"])
+    def test_a_text_has_the_same_fingerprint_in_any_batch(self, method: str) -> None:
+        printer = fingerprinter(method=method)
+        texts = list(TEXTS.values()) * 3
+
+        together = printer.fingerprint(texts)
+
+        assert sum(map(len, texts)) > 2 * CHUNK_CHARACTERS
+        for row, text in enumerate(texts[: len(TEXTS)]):
+            alone = printer.fingerprint([text])
+            for name in ("empty", "keys", "sketches"):
+                assert np.array_equal(getattr(alone, name)[0], getattr(together, name)[row])
+            assert alone.digests[0] == together.digests[row]
+
+    def test_no_texts_have_no_fingerprints(self) -> None:
+        prints = fingerprinter().fingerprint([])
+
+        assert prints.keys.shape == (0, 16)
+        assert prints.digests == []
+
+    @pytest.mark.parametrize("method", ["minhash", "simhash"])
+    def test_a_text_without_a_token_matches_only_its_equal(self, method: str) -> None:
+        printer = fingerprinter(method=method)
+
+        prints = printer.fingerprint(["😀 👍", "😀  👍", "😀 👎"])
+
+        assert not prints.empty.any()
+        _, near = printer.method.compare(prints.sketches[:1].repeat(2, 0), prints.sketches[1:])
+        assert near.tolist() == [True, False]
+        assert (prints.keys[0] == prints.keys[1]).all()
+        assert (prints.keys[0] != prints.keys[2]).all()
+
+    @pytest.mark.parametrize("shingle", ["word:3", "char:5"])
+    def test_only_the_digest_sees_what_lies_behind_max_characters(self, shingle: str) -> None:
+        printer = fingerprinter(shingle=shingle, max_characters=1000)
+        start = "ten words " * 100
+        texts = [start, f"{start}and another end", f"{start}ünd änother ënd", f"x{start}"]
+
+        prints = printer.fingerprint(texts)
+
+        assert len(set(prints.digests)) == 4
+        # "ten words " is cut within its last blank, and so the texts differ by no shingle.
+        assert (prints.sketches[1] == prints.sketches[2]).all()
+        assert (prints.keys[1] == prints.keys[2]).all()
+        assert (prints.sketches[0] != prints.sketches[3]).any()
+
+    def test_a_text_is_cut_where_it_stands_alone(self) -> None:
+        printer = fingerprinter(max_characters=1000)
+        long = "some words and more " * 80
+
+        cut = printer.shingles(["first", long, "last one here now"])
+        alone = [
+            printer.shingles([text]).hashes for text in ("first", long[:1000], "last one here now")
+        ]
+
+        assert np.array_equal(cut.hashes, np.concatenate(alone))
+
+
+class TestConfigurationVersion:
+    @pytest.mark.parametrize(
+        "changed",
+        [
+            {"method": "simhash"},
+            {"shingle": "char:5"},
+            {"shingle": "word:4"},
+            {"threshold": 0.9},
+            {"recall": 0.95},
+            {"max_characters": 2_000},
+            {"window": "1d"},
+            {"seed": "secret"},
+        ],
+        ids=str,
+    )
+    def test_changes_with_every_rule_of_matching(self, changed: dict[str, Any]) -> None:
+        assert configuration_version(Settings(**changed)) != configuration_version(Settings())
+
+    def test_changes_with_the_distance_of_simhash(self) -> None:
+        three, four = (Settings(method=Method.SIMHASH, hamming=hamming) for hamming in (3, 4))
+
+        assert configuration_version(three) != configuration_version(four)
+
+    @pytest.mark.parametrize(
+        "changed",
+        [
+            {"redis_url": "redis://elsewhere:6379/1"},
+            {"redis_namespace": "other"},
+            {"partitions": 16},
+            {"group": "another"},
+            {"input_topic": "posts"},
+            {"text_field": "body"},
+            {"batch_documents": 10},
+            {"processes": 2},
+            {"hamming": 4},  # of the other method
+        ],
+        ids=str,
+    )
+    def test_does_not_change_with_anything_else(self, changed: dict[str, Any]) -> None:
+        assert configuration_version(Settings(**changed)) == configuration_version(Settings())
+
+    def test_does_not_give_the_seed_away(self) -> None:
+        version = configuration_version(Settings(seed=SecretStr("abc")))
+
+        assert len(version) == 16
+        assert "abc" not in version
+        assert b"abc".hex() not in version
+
+
+def synthetic(sets: Sequence[np.ndarray[Any, np.dtype[np.uint64]]]) -> Shingles:
+    """Return texts whose shingle hashes are these."""
+    starts = np.cumsum([0, *map(len, sets)])
+    return Shingles(np.concatenate(sets), starts)
+
+
+def pairs(resemblance: float, union: int, count: int, seed: int) -> tuple[Shingles, Shingles]:
+    """Return ``count`` pairs of texts with ``union`` shingles between them."""
+    random = np.random.Generator(np.random.PCG64(seed))
+    common = round(resemblance * union)
+    middle = common + (union - common) // 2
+    drawn = random.integers(0, 2**64, (count, union), np.uint64)
+    left = drawn[:, :middle]
+    right = np.concatenate([drawn[:, :common], drawn[:, middle:]], axis=1)
+    return synthetic(list(left)), synthetic(list(right))
+
+
+class TestMinHash:
+    method = MinHash(Settings())
+
+    @pytest.mark.parametrize("resemblance", [0.2, 0.5, 0.8, 0.95])
+    @pytest.mark.parametrize("union", [40, 200, 1_000])
+    def test_the_estimate_is_unbiased_and_closer_than_128_permutations(
+        self, resemblance: float, union: int
+    ) -> None:
+        left, right = pairs(resemblance, union, 400, seed=union)
+
+        scores, _ = self.method.compare(
+            self.method.fingerprint(left)[1], self.method.fingerprint(right)[1]
+        )
+
+        errors = scores - resemblance
+        assert abs(errors.mean()) < 0.01
+        assert errors.std() < np.sqrt(resemblance * (1 - resemblance) / 128)
+
+    @pytest.mark.parametrize("resemblance", [0.2, 0.6, 0.8])
+    @pytest.mark.parametrize("union", [5, 20, 100, 500])
+    def test_a_signature_value_is_equal_as_often_as_the_shingles(
+        self, resemblance: float, union: int
+    ) -> None:
+        """Also where most places had to borrow."""
+        left, right = pairs(resemblance, union, 2_000, seed=union)
+
+        equal = self.method.signatures(left) == self.method.signatures(right)
+
+        # Values of a pair are dependent where sets are small, so the bound counts pairs only.
+        deviation = np.sqrt(resemblance * (1 - resemblance) / len(equal))
+        assert abs(equal.mean() - resemblance) < 3.5 * deviation
+
+    def test_the_tables_find_the_share_that_the_design_says(self) -> None:
+        left, right = pairs(0.8, 200, 2_000, seed=1)
+
+        found = (self.method.fingerprint(left)[0] == self.method.fingerprint(right)[0]).any(axis=1)
+
+        assert found.mean() > 0.985
+
+    def test_repeated_shingles_count_once(self) -> None:
+        hashes = np.random.Generator(np.random.PCG64(3)).integers(0, 2**64, 50, np.uint64)
+
+        keys, sketches = self.method.fingerprint(synthetic([hashes, np.tile(hashes[::-1], 3)]))
+
+        assert (sketches[0] == sketches[1]).all()
+        assert (keys[0] == keys[1]).all()
+
+    def test_a_signature_has_no_empty_place(self) -> None:
+        signatures = self.method.signatures(synthetic([np.array([7], np.uint64)]))
+
+        assert signatures.tolist() == [[7] * SIGNATURE_VALUES]
+
+
+def by_definition(hashes: Sequence[int]) -> int:
+    """Return a SimHash bit by bit."""
+    bits = 0
+    for bit in range(64):
+        ones = sum(value >> bit & 1 for value in hashes)
+        bits |= (2 * ones > len(hashes)) << bit
+    return bits
+
+
+class TestSimHash:
+    @settings(deadline=None)
+    @given(st.lists(st.lists(st.integers(0, 2**64 - 1), max_size=30), min_size=1, max_size=6))
+    def test_is_what_the_definition_says(self, texts: list[list[int]]) -> None:
+        arrays = [np.array(hashes, np.uint64) for hashes in texts]
+
+        assert simhash(synthetic(arrays)).tolist() == [by_definition(hashes) for hashes in texts]
+
+    @pytest.mark.parametrize("count", [254, 255, 256, 510, 511, 65_536, 70_001])
+    def test_counts_beyond_a_byte_and_beyond_two(self, count: int) -> None:
+        """Biased bits, so that some counts reach the number of shingles and others stay at 0."""
+        random = np.random.Generator(np.random.PCG64(count))
+        hashes = random.integers(0, 2**64, count, np.uint64) | np.uint64(0xFF << 40)
+        hashes &= np.uint64(~(0xFF << 16) & (2**64 - 1))
+        short = hashes[:3]
+
+        values = simhash(synthetic([short, hashes, short]))
+
+        expected = [by_definition(part.tolist()) for part in (short, hashes, short)]
+        assert values.tolist() == expected
+
+    def test_a_shingle_counts_as_often_as_it_occurs(self) -> None:
+        hashes = np.array([0b01, 0b01, 0b10], np.uint64)
+
+        assert simhash(synthetic([hashes])).tolist() == [0b01]
+
+    def test_the_distance_decides(self) -> None:
+        printer = fingerprinter(method="simhash", hamming=3)
+        left = np.zeros((3, 8), np.uint8)
+        right = np.zeros((3, 8), np.uint8)
+        right[1, 0], right[2, 7] = 0b111, 0b1111
+
+        distances, near = printer.method.compare(left, right)
+
+        assert distances.tolist() == [0, 3, 4]
+        assert near.tolist() == [True, True, False]
+
+
+if __name__ == "__main__":
+    GOLDEN.parent.mkdir(exist_ok=True)
+    GOLDEN.write_text(json.dumps(all_golden(), indent=1, ensure_ascii=False) + "\n")
