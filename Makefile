@@ -43,8 +43,8 @@ fault: .venv/dev.stamp services ## Run the tests that break services and workers
 	$(BIN)/python -m pytest -m fault
 
 .PHONY: bench
-bench: .venv/dev.stamp services ## Run every benchmark
-	@set -e; for script in benchmarks/bench_*.py; do echo "$$script"; $(BIN)/python "$$script"; done
+bench: .venv/dev.stamp services ## Run every benchmark (minutes); writes benchmarks/results/<date>.md
+	$(BIN)/python -m benchmarks
 
 .PHONY: services
 services: ## Install what tests need to start Kafka, Redis and Prometheus (apt, Maven)

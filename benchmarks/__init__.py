@@ -1,0 +1,1 @@
+"""Benchmarks: every figure that the project states, as a command. See README.md."""

@@ -1,0 +1,84 @@
+"""Run all benchmarks, print their tables, and write them to benchmarks/results/<date>.md.
+
+Benchmarks that are named are printed only, unless a file is given.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+from benchmarks import machine
+from benchmarks.report import Report, progress
+from stream_dedup import __version__
+
+BENCHMARKS = ("fingerprint", "embedded", "redis_index", "stream", "minhash_error")
+RESULTS = Path(__file__).with_name("results")
+
+
+def run_one(name: str) -> Report | None:
+    """Run one benchmark in a process of its own, so that none inherits another's memory."""
+    progress(f"== {name}")
+    began = time.monotonic()
+    command = [sys.executable, "-m", f"benchmarks.{name}", "--json"]
+    done = subprocess.run(command, check=False, stdout=subprocess.PIPE)
+    if done.returncode:
+        progress(f"{name} failed; its message stands above")
+        return None
+    progress(f"{time.monotonic() - began:.0f} s")
+    return msgspec.json.decode(done.stdout, type=Report)
+
+
+def document(reports: dict[str, Report], failed: list[str], seconds: float) -> str:
+    """Return everything as one Markdown document."""
+    facts = machine.facts()
+    for report in reports.values():
+        facts |= report.versions
+    lines = [
+        f"# Benchmarks of stream-dedup {__version__}\n",
+        f"Written on {datetime.now(UTC):%Y-%m-%d}, in {seconds / 60:.1f} minutes.",
+        "What each figure means, and how to read it, is told in [README.md](../README.md).\n",
+        "| | |\n| :-- | :-- |",
+        *(f"| {name} | {value} |" for name, value in facts.items()),
+        "",
+        *(f"{name} failed and is missing.\n" for name in failed),
+        *(report.markdown() for report in reports.values()),
+    ]
+    return "\n".join(lines)
+
+
+def write(text: str, path: Path) -> None:
+    """Write the results."""
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text)
+    progress(f"written to {path.name}")
+
+
+def main() -> int:
+    """Run all, or those that are named; return 1 when one failed."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(BENCHMARKS))
+    parser.add_argument("-o", "--output", type=Path, help="file to write")
+    options = parser.parse_args()
+    unknown = set(options.names) - set(BENCHMARKS)
+    if unknown:
+        parser.error(f"there is no benchmark {', '.join(unknown)}; choose of {BENCHMARKS}")
+    began = time.monotonic()
+    done = {name: run_one(name) for name in options.names or BENCHMARKS}
+    reports = {name: report for name, report in done.items() if report is not None}
+    failed = [name for name in done if name not in reports]
+    text = document(reports, failed, time.monotonic() - began)
+    print(text)
+    if options.output or not options.names:
+        write(text, options.output or RESULTS / f"{datetime.now(UTC):%Y-%m-%d}.md")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
