@@ -196,6 +196,9 @@ class Settings(BaseModel):
     http_port: int = _setting(
         9464, "worker", "Port of the same; 0 takes a free one.", ge=0, le=65535
     )
+    log_format: Literal["text", "json"] = _setting(
+        "text", "worker", "Log lines as text for people, or as JSON objects."
+    )
     stall_timeout: Duration = _setting(
         90.0,
         "worker",

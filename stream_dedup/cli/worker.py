@@ -26,8 +26,9 @@ group; what has not ended after 25 s is killed, which loses and doubles nothing.
 
 
 @click.command(epilog=_EPILOG)
+@click.option("--json", "as_json", is_flag=True, help="Log JSON objects: --log-format json.")
 @settings_options("fingerprint", "redis", "kafka", "worker", "input")
-def worker(settings: Settings) -> None:
+def worker(*, as_json: bool, settings: Settings) -> None:
     """Annotate a Kafka topic, exactly once.
 
     Reads documents from the input topic, decides each one with the Redis index, and publishes it
@@ -40,4 +41,6 @@ def worker(settings: Settings) -> None:
     # Imported here because every other command does without Kafka, Redis and a HTTP server.
     from stream_dedup_workers.supervisor import Supervisor  # noqa: PLC0415
 
+    if as_json:
+        settings = settings.model_copy(update={"log_format": "json"})
     click.get_current_context().exit(Supervisor(settings).run())

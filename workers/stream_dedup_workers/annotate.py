@@ -42,7 +42,7 @@ def run(settings: Settings, instance: str, number: int, pulse: Pulse) -> None:
 
     Exits with 0 after SIGTERM, with an error's ``exit_code`` after that error.
     """
-    logs.configure(f"worker-{number}")
+    logs.configure(f"worker-{number}", settings.log_format)
     stop = _Stop()
     try:
         _work(settings, transactional_id(settings, instance, number), pulse, stop)

@@ -162,7 +162,7 @@ class Supervisor:
         Raises:
             StreamDedupError: a check failed, or the HTTP address cannot be bound.
         """
-        logs.configure("supervisor")
+        logs.configure("supervisor", self._settings.log_format)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: self._stop.set())
         self._check(self._settings)
