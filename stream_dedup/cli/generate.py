@@ -2,35 +2,22 @@
 
 from __future__ import annotations
 
-import gzip
-import os
-import sys
 import time
 from collections import Counter
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import click
 import msgspec
-import zstandard
 
 from stream_dedup.errors import SettingsError
-from stream_dedup.generate import (
-    LANGUAGES,
-    GeneratedDocument,
-    Kind,
-    StreamShape,
-)
-from stream_dedup.generate import (
-    generate as generate_documents,
-)
+from stream_dedup.generate import LANGUAGES, GeneratedDocument, Kind, StreamShape
+from stream_dedup.generate import generate as generate_documents
+from stream_dedup.stream.files import STANDARD, open_output
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-F = TypeVar("F", bound="Callable[..., Any]")
+F = TypeVar("F", bound=Callable[..., Any])
 
 #: Documents written together.
 _BATCH = 500
@@ -74,7 +61,8 @@ def _option(flag: str, name: str, help_text: str, **more: Any) -> Callable[[F], 
 @click.option(
     "-o",
     "--output",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=click.Path(dir_okay=False, allow_dash=True, path_type=Path),
+    default=STANDARD,
     help="File to write; .gz and .zst are compressed. Without it, standard output.",
 )
 @click.option("--no-truth", is_flag=True, help="Leave the truth field out.")
@@ -84,7 +72,7 @@ def _option(flag: str, name: str, help_text: str, **more: Any) -> Callable[[F], 
     is_flag=True,
     help="Print the summary as JSON: to standard output with --output, else to standard error.",
 )
-def generate(*, output: Path | None, no_truth: bool, as_json: bool, **fields: Any) -> None:
+def generate(*, output: Path, no_truth: bool, as_json: bool, **fields: Any) -> None:
     """Write synthetic documents, one JSON object a line, with known truth.
 
     Each has id, text, time and truth: the id of the original it was made from (group) and whether
@@ -96,49 +84,25 @@ def generate(*, output: Path | None, no_truth: bool, as_json: bool, **fields: An
     except SettingsError as error:
         raise click.UsageError(str(error)) from error
     started = time.perf_counter()
-    try:
-        with ExitStack() as stack:
-            stream = _open(output, stack)
-            summary = _write(shape, stream, with_truth=not no_truth)
-    except BrokenPipeError:
-        _forget_standard_output()
-        return
-    except OSError as error:
-        if output is None:
-            _forget_standard_output()
-        raise click.FileError(str(output or "standard output"), error.strerror) from error
+    with open_output(output) as file:
+        summary = _write(shape, file.write, with_truth=not no_truth)
     summary["seconds"] = round(time.perf_counter() - started, 3)
     summary["seed"] = shape.seed
     text = msgspec.json.encode(summary).decode() if as_json else _sentence(summary)
-    click.echo(text, err=output is None or not as_json)
+    click.echo(text, err=output == STANDARD or not as_json)
 
 
-def _open(output: Path | None, stack: ExitStack) -> IO[bytes]:
-    """Open the output; what the stack closes is closed in the right order."""
-    if output is None:
-        return sys.stdout.buffer
-    file: IO[bytes] = stack.enter_context(output.open("wb"))
-    match output.suffix:
-        case ".gz":  # no file name and no time inside, so that the same stream gives the same bytes
-            packed = gzip.GzipFile("", "wb", 6, file, mtime=0)
-            return cast("IO[bytes]", stack.enter_context(packed))
-        case ".zst":
-            return stack.enter_context(
-                zstandard.ZstdCompressor().stream_writer(file, closefd=False)
-            )
-    return file
-
-
-def _write(shape: StreamShape, stream: IO[bytes], *, with_truth: bool) -> dict[str, Any]:
+def _write(
+    shape: StreamShape, write: Callable[[bytes], None], *, with_truth: bool
+) -> dict[str, Any]:
     """Write every document and return the counts."""
     kinds: Counter[str] = Counter()
     written = 0
     documents = generate_documents(shape)
     while lines := list(_lines(islice(documents, _BATCH), kinds, with_truth=with_truth)):
         chunk = b"".join(lines)
-        stream.write(chunk)
+        write(chunk)
         written += len(chunk)
-    stream.flush()
     counts = {kind.value: kinds[kind] for kind in Kind}
     return {"documents": kinds.total(), **counts, "bytes": written}
 
@@ -158,8 +122,3 @@ def _sentence(summary: dict[str, Any]) -> str:
         "{documents} documents: {original} originals, {exact} exact and {near} near copies; "
         "{bytes} bytes in {seconds} s".format(**summary)
     )
-
-
-def _forget_standard_output() -> None:
-    """Keep the interpreter from complaining at exit that it cannot write what is left."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -18,7 +18,7 @@ import pytest
 import zstandard
 from click.testing import CliRunner, Result
 
-from stream_dedup.cli.generate import generate as command
+from stream_dedup.cli.main import cli
 from stream_dedup.errors import SettingsError
 from stream_dedup.generate import LANGUAGES, GeneratedDocument, Kind, StreamShape, Truth, generate
 
@@ -242,7 +242,7 @@ class TestBadShapes:
 class TestCommand:
     @staticmethod
     def run(*arguments: object) -> Result:
-        return CliRunner().invoke(command, [str(argument) for argument in arguments])
+        return CliRunner().invoke(cli, ["generate", *map(str, arguments)])
 
     def test_standard_output_holds_documents_only(self) -> None:
         result = self.run("-n", 20, "--seed", 3, "--language", "ja")
@@ -291,7 +291,7 @@ class TestCommand:
     def test_an_unwritable_file_is_named(self, tmp_path: Path) -> None:
         result = self.run("-n", 1, "-o", tmp_path / "missing" / "out.jsonl")
 
-        assert result.exit_code == 1
+        assert result.exit_code == 65
         assert "missing" in result.stderr
 
     def test_help_has_examples(self) -> None:
@@ -299,7 +299,7 @@ class TestCommand:
 
     def test_a_reader_that_leaves_early_is_no_error(self) -> None:
         """As in ``stream-dedup generate | head -1``."""
-        script = "from stream_dedup.cli.generate import generate; generate(['-n', '20000'])"
+        script = "from stream_dedup.cli.main import cli; cli(['generate', '-n', '20000'])"
         with subprocess.Popen(
             [sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE
         ) as process:
