@@ -10,10 +10,11 @@ import numpy as np
 from stream_dedup.fingerprint.fingerprinter import Fingerprinter
 from stream_dedup.index.base import Attachment, IndexBatch, Matcher
 from stream_dedup.index.claims import Mode, Outcome, Steps, settle_document, start_again
+from stream_dedup.index.connection import connect
 from stream_dedup.index.driver import Claims, Driver, Rows, Seen
 from stream_dedup.index.keys import ClaimIds, Layout
 from stream_dedup.index.pairs import exact_leaders, near_pairs
-from stream_dedup.index.store import RedisStore, connect
+from stream_dedup.index.store import RedisStore
 from stream_dedup.settings import Settings
 
 #: Documents claimed together; bounds the pairs that one viral post can make within a batch.

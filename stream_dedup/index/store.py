@@ -7,27 +7,22 @@ rows are grouped by partition, sent in one pipeline, and the replies handed back
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from importlib.resources import files
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import redis
-from redis.backoff import ExponentialBackoff
-from redis.exceptions import NoPermissionError, OutOfMemoryError, RedisError
-from redis.retry import Retry
+from redis.exceptions import NoPermissionError
 
-from stream_dedup.errors import ConfigurationMismatch, ServiceError
+from stream_dedup.errors import ConfigurationMismatch
+from stream_dedup.index.connection import Client, reporting_errors, target_of
 from stream_dedup.index.keys import Layout, Places
-from stream_dedup.settings import Settings
 
 #: Name of the function library, version included; lua/claims.lua begins with the same.
 LIBRARY = "stream_dedup_1"
 
 #: Rows in one function call, which blocks the server: about 4 ms of probes.
 _ROWS = 2048
-_RETRIES = 3
 
 Numbers = npt.NDArray[np.int64]
 Claims = npt.NDArray[np.uint64]
@@ -42,7 +37,7 @@ _SETTLE = np.dtype([("claim", ">u8"), ("bucket", "<u4"), ("fate", "u1")])
 class RedisStore:
     """The index in Redis, as rounds of calls."""
 
-    def __init__(self, client: redis.Redis, layout: Layout, max_candidates: int) -> None:
+    def __init__(self, client: Client, layout: Layout, max_candidates: int) -> None:
         self.client = client
         self.layout = layout
         self.limit = max_candidates
@@ -159,43 +154,6 @@ def _grouped(partitions: Numbers) -> Iterator[tuple[int, Numbers]]:
             yield int(partitions[part[0]]), part[start : start + _ROWS]
 
 
-@contextmanager
-def reporting_errors() -> Iterator[None]:
-    """Turn an error of the client into a sentence that says what to do."""
-    try:
-        yield
-    except RedisError as error:
-        text = str(error) or type(error).__name__
-        if isinstance(error, OutOfMemoryError):
-            advice = "It is out of memory: raise maxmemory or add shards"
-        elif isinstance(error, NoPermissionError):
-            advice = "Its user lacks a permission: see the ACL in ops/runbook.md"
-        elif "Function not found" in text:
-            advice = (
-                "Its Functions are gone, so it has probably restarted without its data: restore "
-                "them, or restart the workers to begin a new index"
-            )
-        else:
-            advice = "Check that it runs and that redis_url is right"
-        msg = f"Redis did not carry out a call ({text[:200]}). {advice}."
-        raise ServiceError(msg) from error
-
-
-def connect(settings: Settings) -> redis.Redis:
-    """Make a client; nothing is sent yet."""
-    try:
-        return redis.Redis.from_url(
-            settings.redis_url,
-            socket_timeout=settings.redis_timeout,
-            socket_connect_timeout=settings.redis_timeout,
-            # Every call may be repeated or come late, so the client's own retries are safe.
-            retry=Retry(ExponentialBackoff(cap=1.0, base=0.05), _RETRIES),
-        )
-    except ValueError as error:
-        msg = f"redis_url is not a Redis address: {error}. Write redis://host:port/database."
-        raise ServiceError(msg) from error
-
-
 class Round:
     """Calls of many documents, sent together in the order in which they were added."""
 
@@ -293,5 +251,11 @@ class Round:
         then: Callable[[Any], None] = _ignore,
     ) -> None:
         key = self._layout.partition_key(partition)
-        self._pipeline.fcall(f"{LIBRARY}_{function}", 1, key, rows, *arguments)
+        # Neither of these two keys exists, and that is what they are for. While a slot moves to
+        # another node of a Cluster, its keys are on both; a call that named no key, or one, would
+        # be served there and see only some. One that names two missing keys is told to try again.
+        keys = (key, f"{key}-")
+        name = f"{LIBRARY}_{function}"
+        options = target_of(self._store.client, key)
+        self._pipeline.execute_command("FCALL", name, len(keys), *keys, rows, *arguments, **options)
         self._receivers.append(then)

@@ -133,5 +133,5 @@ def test_out_of_memory_is_an_error_and_never_a_decision() -> None:
 
 
 def test_a_redis_out_of_reach_is_a_sentence() -> None:
-    with pytest.raises(ServiceError, match="Check that it runs and that redis_url is right"):
+    with pytest.raises(ServiceError, match=r"does not answer at redis://127.0.0.1:1/0.*Start it"):
         on_redis(Settings(), "redis://127.0.0.1:1/0")

@@ -6,13 +6,15 @@ Each failure is one sentence on what is wrong and one on what to do, and never a
 from __future__ import annotations
 
 import logging
+from contextlib import closing
 from typing import Any
 
 import redis
 from kafka.admin import KafkaAdminClient  # type: ignore[import-untyped]
 from kafka.errors import KafkaError  # type: ignore[import-untyped]
 
-from stream_dedup.errors import ServiceError, SettingsError
+from stream_dedup.errors import ServiceError
+from stream_dedup.index.connection import connect, nodes_of, reporting_errors, shown
 from stream_dedup.index.redis import RedisIndex
 from stream_dedup.settings import Settings
 
@@ -100,46 +102,18 @@ def check_redis(settings: Settings) -> None:
         ServiceError: it is not so.
         ConfigurationMismatch: the index was built with another fingerprint configuration.
     """
-    try:
-        client = connect(settings)
-    except ValueError as error:
-        msg = f"redis_url cannot be read: {error}. Write redis://host:port/0."
-        raise SettingsError(msg) from error
-    with client:
-        _check_server(settings, client)
+    where = shown(settings.redis_url.split(","))
+    with closing(connect(settings)) as client, reporting_errors():
+        for node in nodes_of(client):
+            _check_node(where, node)
     RedisIndex.connect(settings).close()
 
 
-def connect(settings: Settings) -> redis.Redis:
-    """Return a client of one Redis node, with short waits and no retries.
-
-    Raises:
-        ValueError: the address cannot be read.
-    """
-    return redis.Redis.from_url(
-        settings.redis_url,
-        socket_timeout=settings.redis_timeout,
-        socket_connect_timeout=settings.redis_timeout,
-        retry=None,
-    )
-
-
-def _check_server(settings: Settings, client: redis.Redis) -> None:
-    where = _without_password(settings.redis_url)
+def _check_node(where: str, node: redis.Redis) -> None:
     try:
-        client.ping()
-        facts: dict[str, Any] = client.info()
+        facts: dict[str, Any] = node.info()
     except redis.exceptions.NoPermissionError:
         return  # a narrow user may not look; the index itself checks what it can
-    except redis.exceptions.AuthenticationError as error:
-        msg = f"Redis at {where} refuses the login. Correct user and password in redis_url."
-        raise ServiceError(msg) from error
-    except (redis.exceptions.RedisError, OSError) as error:
-        msg = (
-            f"Redis does not answer at {where} ({type(error).__name__}). "
-            "Start it, or give its address with --redis-url."
-        )
-        raise ServiceError(msg) from error
     version = str(facts.get("redis_version", OLDEST_REDIS))
     if int(version.split(".", maxsplit=1)[0]) < OLDEST_REDIS:
         msg = f"Redis at {where} is of version {version}. Use Redis 7 or later, or Valkey."
@@ -156,16 +130,12 @@ def _check_server(settings: Settings, client: redis.Redis) -> None:
 def ping_redis(settings: Settings) -> str:
     """Say why Redis does not answer; empty when it does."""
     try:
-        with connect(settings) as client:
-            client.ping()
+        with closing(connect(settings)) as client:
+            for node in nodes_of(client):
+                node.ping()
     except redis.exceptions.NoPermissionError:
         return ""  # it answers
-    except (redis.exceptions.RedisError, OSError, ValueError) as error:
-        return f"Redis does not answer ({type(error).__name__})."
+    except (ServiceError, redis.exceptions.RedisError, OSError) as error:
+        cause = error.__cause__ or error
+        return f"Redis does not answer ({type(cause).__name__})."
     return ""
-
-
-def _without_password(url: str) -> str:
-    """Return an address fit for a log."""
-    scheme, _, rest = url.partition("://")
-    return f"{scheme}://{rest.rpartition('@')[2]}"
