@@ -83,7 +83,10 @@ class Output:
             InputError: they cannot be written.
         """
         with _writing(self._path):
-            self._stream.write(data)
+            # Under PYTHONUNBUFFERED standard output is a raw file, which may write but a part.
+            rest = memoryview(data)
+            while rest:
+                rest = rest[self._stream.write(rest) :]
 
 
 @contextmanager
