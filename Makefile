@@ -60,7 +60,7 @@ down: ## Stop it; the data stays
 
 .PHONY: clean
 clean: ## Remove the virtual environment, the services' files and all caches
-	rm -rf .venv .services .run dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv .venv-peers .services .run dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv/%.stamp: pyproject.toml
