@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.services.redis import RedisServer
+from tests.services.redis import RedisCluster, RedisServer
 
 #: kafka-python reads its message schemas with functions that Python 3.11 and 3.12 deprecate
 #: and 3.13 does not.
@@ -49,6 +49,21 @@ def redis_server() -> Iterator[RedisServer]:
     """A Redis for the whole session; a test that breaks one starts its own ``RedisServer()``."""
     with RedisServer(os.environ.get("STREAM_DEDUP_TEST_REDIS")) as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def redis_cluster() -> Iterator[RedisCluster]:
+    """A Redis Cluster for the whole session; a test that breaks one starts its own."""
+    with RedisCluster() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def redis_cluster_url(redis_cluster: RedisCluster) -> str:
+    """Addresses of an empty Cluster without Functions."""
+    for master in redis_cluster.masters:
+        master.flush()
+    return redis_cluster.url
 
 
 @pytest.fixture

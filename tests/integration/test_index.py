@@ -29,14 +29,14 @@ from tests.services.redis import RedisServer
 Make = Callable[[Settings], Deduplicator]
 
 
-@pytest.fixture(params=["memory", "state", "redis"])
+@pytest.fixture(params=["memory", "state", "redis", "cluster"])
 def make(request: pytest.FixtureRequest, tmp_path: Path) -> Make:
     """Return what makes a deduplicator on one of the indexes; the same index at each call."""
     if request.param == "memory":
         return Deduplicator
     if request.param == "state":
         return lambda settings: Deduplicator(settings, state=tmp_path / "originals.db")
-    url = request.getfixturevalue("redis_url")
+    url = request.getfixturevalue("redis_url" if request.param == "redis" else "redis_cluster_url")
     return lambda settings: on_redis(settings, url)
 
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from contextlib import closing
 from itertools import combinations
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-import redis
 
 from stream_dedup import Settings
 from stream_dedup.fingerprint.fingerprinter import Fingerprinter
+from stream_dedup.index.connection import connect, nodes_of
 from stream_dedup.index.records import Record, decode_record
 
 
@@ -33,18 +34,24 @@ def read_index(settings: Settings) -> Contents:
     """Read every key of the index's namespace."""
     width = Fingerprinter(settings).method.sketch_bytes
     contents = Contents({}, {}, defaultdict(set))
-    with redis.Redis.from_url(settings.redis_url) as client:
-        for key in client.scan_iter(match=f"{settings.redis_namespace}:{{*", count=1000):
-            kind = key.rpartition(b"}:")[2][:1]
-            if kind == b"c":
-                for claim, value in client.hgetall(key).items():
-                    contents.fates[claim] = value[:1]
-                    if value[:1] != b"V":
-                        contents.records[claim] = decode_record(value[1:], width)
-            elif kind == b"t":
-                for claim, score in client.zrange(key, 0, -1, withscores=True):
-                    contents.entries[claim].add((key, score))
+    with closing(connect(settings)) as client:
+        for node in nodes_of(client):
+            _read_node(node, f"{settings.redis_namespace}:{{*", width, contents)
     return contents
+
+
+def _read_node(node: Any, pattern: str, width: int, contents: Contents) -> None:
+    for key in node.scan_iter(match=pattern, count=1000):
+        kind = key.rpartition(b"}:")[2][:1]
+        if kind == b"c":
+            for claim, value in node.hgetall(key).items():
+                contents.fates[claim] = value[:1]
+                if value[:1] != b"V":
+                    contents.records[claim] = decode_record(value[1:], width)
+        elif kind == b"t":
+            members = node.zrange(key, 0, -1, withscores=True)
+            for claim, score in members:
+                contents.entries[claim].add((key, score))
 
 
 def audit(settings: Settings) -> Iterator[str]:

@@ -1,0 +1,110 @@
+"""Slots move between the nodes of a Redis Cluster while workers claim: no wrong decision."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from itertools import cycle, islice
+from typing import Any
+
+import pytest
+import redis
+
+from stream_dedup import Decision, Deduplicator, Document, ServiceError, Settings, Status
+from stream_dedup.generate import GeneratedDocument, StreamShape, generate
+from stream_dedup.index.redis import RedisIndex
+from tests.models.audit import audit
+from tests.services.redis import RedisCluster
+
+PARTITIONS = 8
+SLOTS = 16384
+#: Few buckets and many documents, so that a slot holds enough keys to be caught in mid-move.
+SHAPE = StreamShape(documents=12_000, duplicate_share=0.5, edits=1, words=140, distance=3_000)
+
+
+@pytest.fixture
+def cluster() -> Iterator[RedisCluster]:
+    with RedisCluster(masters=2) as cluster:
+        yield cluster
+
+
+def test_resharding_under_load_makes_no_second_original(cluster: RedisCluster) -> None:
+    settings = Settings(redis_url=cluster.url, partitions=PARTITIONS)
+    stream = list(generate(SHAPE))
+    mover = Mover(cluster, settings)
+
+    with Deduplicator(settings, index=RedisIndex.connect(settings)) as deduplicator, mover:
+        decisions = decide(deduplicator, stream)
+
+    groups: dict[str, list[Decision]] = defaultdict(list)
+    for made, decision in zip(stream, decisions, strict=True):
+        assert made.truth is not None
+        groups[made.truth.group].append(decision)
+    assert mover.moved >= 4
+    for members in groups.values():
+        assert len({decision.duplicate_id for decision in members}) == 1
+        assert sum(decision.status is Status.ORIGINAL for decision in members) == 1
+    assert list(audit(settings)) == []
+
+
+def decide(deduplicator: Deduplicator, stream: list[GeneratedDocument]) -> list[Decision]:
+    """Decide in batches; one that is refused while a slot moves is tried again."""
+    documents = iter(stream)
+    decisions: list[Decision] = []
+    while batch := [Document(d.id, d.text, source=d.id) for d in islice(documents, 100)]:
+        deadline = time.monotonic() + 60
+        while True:
+            try:
+                decisions += deduplicator.decide(batch)
+                break
+            except ServiceError:
+                assert time.monotonic() < deadline
+    return decisions
+
+
+class Mover:
+    """Moves the slots of the index back and forth, a few keys at a time, until it is left."""
+
+    def __init__(self, cluster: RedisCluster, settings: Settings) -> None:
+        self.moved = 0
+        self._clients: list[Any] = [redis.Redis.from_url(master.url) for master in cluster.masters]
+        self._owners: dict[int, int] = {}
+        self._namespace = settings.redis_namespace
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+        for client in self._clients:
+            client.close()
+
+    def _run(self) -> None:
+        rng = random.Random(5)
+        for partition in cycle(range(PARTITIONS)):
+            if self._stop.wait(rng.random() * 0.2):
+                return
+            self._move(f"{self._namespace}:{{{partition}}}:")
+
+    def _move(self, key: str) -> None:
+        slot = self._clients[0].execute_command("CLUSTER", "KEYSLOT", key)
+        owner = self._owners.setdefault(slot, int(slot >= SLOTS // 2))
+        source, target = self._clients[owner], self._clients[1 - owner]
+        ids = {client: client.execute_command("CLUSTER", "MYID") for client in (source, target)}
+        target.execute_command("CLUSTER", "SETSLOT", slot, "IMPORTING", ids[source])
+        source.execute_command("CLUSTER", "SETSLOT", slot, "MIGRATING", ids[target])
+        place = target.connection_pool.connection_kwargs
+        while keys := source.execute_command("CLUSTER", "GETKEYSINSLOT", slot, 50):
+            names = ("KEYS", *keys)
+            source.execute_command("MIGRATE", place["host"], place["port"], "", 0, 5000, *names)
+            time.sleep(0.001)
+        for client in (target, source):
+            client.execute_command("CLUSTER", "SETSLOT", slot, "NODE", ids[target])
+        self._owners[slot] = 1 - owner
+        self.moved += 1
