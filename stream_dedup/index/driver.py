@@ -28,7 +28,6 @@ from stream_dedup.index.claims import (
 from stream_dedup.index.keys import Places
 from stream_dedup.index.records import Record, decode_record, encode_records
 from stream_dedup.index.store import RedisStore, Round
-from stream_dedup.types import DocumentId
 
 Rows = npt.NDArray[np.int64]
 Claims = npt.NDArray[np.uint64]
@@ -77,7 +76,9 @@ class Driver:
         for row, table, claim in zip(
             rows[which].tolist(), where.tolist(), members.tolist(), strict=True
         ):
-            seen.setdefault(row, [[] for _ in range(tables)])[table].append(claim)
+            if row not in seen:
+                seen[row] = [[] for _ in range(tables)]
+            seen[row][table].append(claim)
         return seen
 
     def commit(self, claims: Claims) -> npt.NDArray[np.bool_]:
@@ -123,32 +124,30 @@ class Driver:
                 found[row] = min(claim, found.get(row, claim))
         return found
 
-    def attachment(self, row: int, original: int) -> Attachment | None:
-        """Describe the original that a row belongs to; None when it is the row's own document."""
-        record = self._known[original]
-        if self._same(row, original):
-            return None
-        sketch = np.frombuffer(record.sketch, np.uint8)[None]
-        return self._describe(row, record.document_id, record.digest, sketch)
+    def record_of(self, claim: int) -> Record:
+        """Return the record of a claim that was seen."""
+        return self._known[claim]
 
-    def attachment_within(self, row: int, original: int) -> Attachment | None:
-        """Do the same for an original of the same batch."""
-        prints = self.batch.prints
-        if (
-            self.batch.identities[row] == self.batch.identities[original]
-            and prints.digests[row] == prints.digests[original]
-        ):
-            return None
-        sketch = prints.sketches[[original]]
-        return self._describe(row, self.batch.ids[original], prints.digests[original], sketch)
+    def own_record(self, row: int) -> Record:
+        """Return the record of one of the documents."""
+        return decode_record(self._records[row], self.batch.prints.sketches.shape[1])
 
-    def _describe(
-        self, row: int, document_id: DocumentId, digest: bytes, sketch: npt.NDArray[np.uint8]
-    ) -> Attachment:
-        score = self._matcher.scores(self.batch.prints.sketches[[row]], sketch)[0]
-        return Attachment(
-            document_id, digest, float(score), exact=digest == self.batch.prints.digests[row]
-        )
+    def attachments(self, originals: dict[int, Record]) -> list[Attachment | None]:
+        """Describe the original that each row belongs to; None for an original itself.
+
+        ``originals`` has a record for each row that belongs to one. A row's own document, come
+        again, is no duplicate.
+        """
+        attachments: list[Attachment | None] = [None] * len(self.batch)
+        rows = [row for row, record in originals.items() if not self._is_same(row, record)]
+        records = [originals[row] for row in rows]
+        sketches = self._sketches(records)
+        scores = self._matcher.scores(self.batch.prints.sketches[rows], sketches)
+        digests = self.batch.prints.digests
+        for row, record, score in zip(rows, records, scores.tolist(), strict=True):
+            exact = record.digest == digests[row]
+            attachments[row] = Attachment(record.document_id, record.digest, score, exact)
+        return attachments
 
     def places(self, rows: Rows, tables: Rows) -> Places:
         """Return where the keys of (row, table) are kept."""
@@ -201,25 +200,29 @@ class Driver:
         for row, claim in pairs:
             fate = Fate(values[claim][0]) if values[claim] else Fate.ABSENT
             known = (row, claim) in near
-            sights.append(Sight(fate, known and near[row, claim], known and self._same(row, claim)))
+            sights.append(
+                Sight(
+                    fate,
+                    known and near[row, claim],
+                    known and self._is_same(row, self._known[claim]),
+                )
+            )
         return sights
 
     def _near(self, pairs: Sequence[tuple[int, int]]) -> list[bool]:
-        if not pairs:
-            return []
         rows = np.array([row for row, _ in pairs], np.int64)
         records = [self._known[claim] for _, claim in pairs]
-        sketches = np.frombuffer(b"".join(record.sketch for record in records), np.uint8)
         times = np.array([record.time for record in records])
-        near = self._matcher.near(
-            self.batch.prints.sketches[rows], sketches.reshape(len(pairs), -1)
-        )
+        near = self._matcher.near(self.batch.prints.sketches[rows], self._sketches(records))
         near &= self._matcher.within_window(self.batch.times[rows], times)
         answers: list[bool] = near.tolist()
         return answers
 
-    def _same(self, row: int, claim: int) -> bool:
-        record = self._known[claim]
+    def _sketches(self, records: Sequence[Record]) -> npt.NDArray[np.uint8]:
+        joined = b"".join(record.sketch for record in records)
+        return np.frombuffer(joined, np.uint8).reshape(-1, self.batch.prints.sketches.shape[1])
+
+    def _is_same(self, row: int, record: Record) -> bool:
         return bool(
             record.identity == self.batch.identities[row]
             and record.digest == self.batch.prints.digests[row]

@@ -179,19 +179,17 @@ class _Claiming:
         return wave
 
     def _attachments(self, leaders: dict[int, int]) -> list[Attachment | None]:
-        return [
-            self._attachment(row, leaders[row]) if row in leaders else None
-            for row in range(len(self._batch))
-        ]
-
-    def _attachment(self, row: int, leader: int) -> Attachment | None:
-        within = self._within.get(leader)
-        if within is not None:
-            return self._driver.attachment_within(row, within)
-        outcome = self._outcomes[leader]
-        if outcome.is_original:
-            return None if row == leader else self._driver.attachment_within(row, leader)
-        return self._driver.attachment(row, outcome.original)
+        originals = {}
+        for row, leader in leaders.items():
+            within = self._within.get(leader)
+            outcome = self._outcomes.get(leader)
+            if within is not None:
+                originals[row] = self._driver.own_record(within)
+            elif outcome is not None and not outcome.is_original:
+                originals[row] = self._driver.record_of(outcome.original)
+            elif row != leader:
+                originals[row] = self._driver.own_record(leader)
+        return self._driver.attachments(originals)
 
     def _mint(self, count: int) -> Claims:
         return self._index.ids.mint(time.time(), count)
