@@ -110,6 +110,14 @@ def test_normalising_again_changes_nothing(texts: list[str]) -> None:
     assert normalize([text.decode() for text in once]).encoded() == once
 
 
+@settings(deadline=None, max_examples=200)
+@given(BATCHES)
+def test_something_stands_between_a_text_and_the_next(texts: list[str]) -> None:
+    batch = normalize(texts)
+
+    assert (batch.starts[1:] > batch.ends[:-1]).all()
+
+
 @settings(deadline=None, max_examples=400)
 @given(st.lists(TEXTS, min_size=1, max_size=8), UNITS)
 def test_shingles_are_those_of_the_definition(texts: list[str], unit: tuple[str, int]) -> None:
