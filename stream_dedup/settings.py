@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+from math import comb
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -35,6 +36,13 @@ from stream_dedup.types import Method
 #: Looked for in the current directory when neither --config nor STREAM_DEDUP_CONFIG is given.
 DEFAULT_CONFIG = Path("stream-dedup.toml")
 ENV_PREFIX = "STREAM_DEDUP_"
+
+#: A table's number is one byte in the keys of a Redis index.
+MAX_TABLES = 256
+
+#: Blocks beyond hamming when ``blocks`` is 0: two-block prefixes (25 bits for hamming 3) in
+#: C(hamming + 2, 2) tables; hamming + 1 blocks would leave prefixes of one block (16 bits).
+EXTRA_BLOCKS = 2
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|w|)")
 _SECONDS = {"": 1, "ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
@@ -110,6 +118,29 @@ class Settings(BaseModel):
         "Share of pairs exactly at the threshold that the MinHash tables must find.",
         ge=0.5,
         le=0.9999,
+    )
+    blocks: int = _setting(
+        0,
+        "fingerprint",
+        "Blocks that a SimHash is cut into: more make more tables and fewer candidates; 0 takes "
+        "hamming + 2. See stream-dedup plan.",
+        ge=0,
+        le=64,
+    )
+    inner_blocks: int = _setting(
+        0,
+        "fingerprint",
+        "Blocks that the bits outside a SimHash table's blocks are cut into again; 0 does not.",
+        ge=0,
+        le=64,
+    )
+    rows: int = _setting(
+        0,
+        "fingerprint",
+        "MinHash values in one band: fewer make fewer tables and more candidates; 0 takes the most "
+        "that recall allows. See stream-dedup plan.",
+        ge=0,
+        le=128,
     )
     max_characters: int = _setting(
         1_000_000,
@@ -212,6 +243,24 @@ class Settings(BaseModel):
             msg = "input_topic, output_topic and dead_letter_topic must be three different topics"
             raise ValueError(msg)
         return self
+
+    @model_validator(mode="after")
+    def _blocks_fit(self) -> Settings:
+        for name in ("blocks", "inner_blocks"):
+            if 0 < getattr(self, name) <= self.hamming:
+                msg = f"{name} must be 0 or more than hamming, which is {self.hamming}"
+                raise ValueError(msg)
+        tables = comb(self.simhash_blocks, self.hamming)
+        tables *= comb(self.inner_blocks, self.hamming) if self.inner_blocks else 1
+        if tables > MAX_TABLES:
+            msg = f"these blocks make {tables} tables, more than {MAX_TABLES}; take fewer blocks"
+            raise ValueError(msg)
+        return self
+
+    @property
+    def simhash_blocks(self) -> int:
+        """Blocks that a SimHash is cut into."""
+        return self.blocks or self.hamming + EXTRA_BLOCKS
 
     @property
     def shingle_unit(self) -> str:

@@ -10,6 +10,7 @@ import click
 from stream_dedup import __version__
 from stream_dedup.cli.explain import explain
 from stream_dedup.cli.generate import generate
+from stream_dedup.cli.plan import plan
 from stream_dedup.cli.run import run
 from stream_dedup.cli.settings import settings
 from stream_dedup.cli.worker import worker
@@ -59,7 +60,7 @@ def cli() -> None:
     """Find near-duplicate documents in a stream."""
 
 
-for command in (run, explain, worker, generate, settings):
+for command in (run, explain, worker, plan, generate, settings):
     cli.add_command(command)
 
 

@@ -15,6 +15,8 @@ FORMAT = 1
 
 _CONFIGURATION = ("method", "shingle", "max_characters", "window")
 _OF_METHOD = {"minhash": ("threshold", "recall"), "simhash": ("hamming",)}
+#: Described only where they are set, so that indexes from before they existed keep their version.
+_OPTIONAL = {"minhash": ("rows",), "simhash": ("blocks", "inner_blocks")}
 
 
 def derive(seed: str, purpose: str, count: int = 1) -> list[int]:
@@ -48,6 +50,7 @@ def configuration_version(settings: Settings) -> str:
     The seed goes in as a keyed digest, so the version does not give it away.
     """
     names = _CONFIGURATION + _OF_METHOD[settings.method]
+    names += tuple(name for name in _OPTIONAL[settings.method] if getattr(settings, name))
     described = {name: getattr(settings, name) for name in names}
     described |= {"format": FORMAT, "seed": derive(settings.seed.get_secret_value(), "version")[0]}
     return hashlib.blake2b(

@@ -19,8 +19,9 @@ import numpy.typing as npt
 
 from stream_dedup.fingerprint.hashing import derive
 from stream_dedup.settings import Settings
-from stream_dedup.tables.bands import design_bands
+from stream_dedup.tables.bands import BandDesign, design_bands
 from stream_dedup.tables.blocks import MAX_PREFIX_BITS
+from stream_dedup.tables.plan import design_rows
 from stream_dedup.text.shingles import Hashes, Shingles, finalize
 
 BINS = 256
@@ -45,7 +46,7 @@ class MinHash:
     def __init__(self, settings: Settings) -> None:
         seed = settings.seed.get_secret_value()
         self.threshold = settings.threshold
-        self.design = design_bands(settings.threshold, settings.recall, SIGNATURE_VALUES)
+        self.design = _design(settings)
         self.prefix_bits = [MAX_PREFIX_BITS] * self.design.bands
         self._donors = _donor_order(derive(seed, "donors")[0])
         self._band_factors = np.array(
@@ -109,6 +110,12 @@ class MinHash:
         for row in range(self.design.rows):
             keys += banded[:, :, row] * self._band_factors[row]
         return finalize(keys, self._band_key) >> np.uint64(64 - MAX_PREFIX_BITS)
+
+
+def _design(settings: Settings) -> BandDesign:
+    if settings.rows:
+        return design_rows(settings.rows, settings.threshold, settings.recall, SIGNATURE_VALUES)
+    return design_bands(settings.threshold, settings.recall, SIGNATURE_VALUES)
 
 
 def _pairs(bins: Hashes) -> Hashes:

@@ -15,10 +15,6 @@ from stream_dedup.text.shingles import Hashes, Shingles
 
 BITS = 64
 
-#: One more block than the shortest design needs beyond k: two-block prefixes (25 bits for k = 3) in
-#: C(k + 2, 2) tables, where k + 1 blocks would leave prefixes of one block (16 bits).
-_EXTRA_BLOCKS = 2
-
 #: Eight 8-bit counters share one 64-bit word, so at most this many shingles are summed at a time.
 _LANE_LIMIT = 255
 _LANES = np.uint64(0x0101010101010101)
@@ -36,7 +32,9 @@ class SimHash:
 
     def __init__(self, settings: Settings) -> None:
         self.hamming = settings.hamming
-        self.permutations = block_permutations(settings.hamming, settings.hamming + _EXTRA_BLOCKS)
+        self.permutations = block_permutations(
+            settings.hamming, settings.simhash_blocks, settings.inner_blocks
+        )
         self.prefix_bits = [permutation.prefix_bits for permutation in self.permutations]
 
     def fingerprint(self, shingles: Shingles) -> tuple[Hashes, npt.NDArray[np.uint8]]:

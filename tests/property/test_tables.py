@@ -54,6 +54,25 @@ def test_every_pair_within_the_distance_shares_a_prefix(
     assert any(left == right for left, right in prefixes)
 
 
+@pytest.mark.parametrize("shape", [(1, 1), (1, 2), (2, 1), (2, 2)])
+@settings(deadline=None, max_examples=100)
+@given(FINGERPRINTS, st.integers(0, 5), st.data())
+def test_so_does_every_pair_in_a_design_of_two_levels(
+    shape: tuple[int, int], fingerprint: int, hamming: int, data: st.DataObject
+) -> None:
+    bits = data.draw(st.sets(st.integers(0, 63), max_size=hamming))
+    near = fingerprint ^ sum(1 << bit for bit in bits)
+    pair = np.array([fingerprint, near], np.uint64)
+
+    permutations = block_permutations(hamming, hamming + shape[0], hamming + shape[1])
+
+    assert any(left == right for left, right in (p.prefix(pair) for p in permutations))
+    for permutation in permutations:
+        permuted = permutation.apply(pair)
+        assert permutation.reverse(permuted).tolist() == pair.tolist()
+        assert np.bitwise_count(permuted).tolist() == np.bitwise_count(pair).tolist()
+
+
 @given(st.floats(0.3, 1.0), st.floats(0.5, 0.9999), st.integers(1, 256))
 def test_a_design_reaches_the_recall_and_no_longer_band_would(
     threshold: float, recall: float, values: int

@@ -1,0 +1,330 @@
+"""``stream-dedup plan``: which tables to make, and what they take."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from stream_dedup.errors import SettingsError
+from stream_dedup.fingerprint.minhash import SIGNATURE_VALUES, MinHash
+from stream_dedup.fingerprint.simhash import SimHash
+from stream_dedup.settings import Settings, load_settings
+from stream_dedup.tables.plan import (
+    CURVE,
+    FILL,
+    Design,
+    Load,
+    Plan,
+    minhash_designs,
+    predict,
+    recommend,
+    simhash_designs,
+)
+from stream_dedup.types import Method
+
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT])(i?)B?", re.IGNORECASE)
+_POWERS = {"K": 1, "M": 2, "G": 3, "T": 4}
+_LEAST, _MOST = 1_000, 10_000_000_000
+_LARGEST = 1e15
+
+_EPILOG = """\b
+Examples:
+  stream-dedup plan --documents 1e9 --method simhash --hamming 3 --memory 64GB
+  stream-dedup plan --documents 200e6 --threshold 0.8 --duplicates 0.4
+  stream-dedup plan --documents 1e8 --method simhash --json | jq '.designs[].shards'
+  stream-dedup plan --documents 1e8 --write planned.toml
+  stream-dedup worker --config planned.toml
+
+\b
+Exit codes:
+  0   done
+  2   a flag or a setting is wrong
+"""
+
+
+def _count(_context: click.Context, _option: click.Parameter, value: str) -> int:
+    """Read a number of documents, such as 200000000, 200_000_000 or 2e8."""
+    try:
+        count = float(value)
+    except ValueError as error:
+        msg = f"{value!r} is not a count; write 200000000 or 2e8."
+        raise click.BadParameter(msg) from error
+    if not _LEAST <= count <= _MOST:
+        msg = f"{value} is out of range; plans are for 1e3 to 1e10 documents."
+        raise click.BadParameter(msg)
+    return round(count)
+
+
+def _size(_context: click.Context, _option: click.Parameter, value: str) -> int:
+    """Read a number of bytes, such as 64GB or 512MiB."""
+    match = _SIZE.fullmatch(value.strip())
+    size = 0.0
+    if match:
+        size = float(match[1]) * (1024 if match[3] else 1000) ** _POWERS[match[2].upper()]
+    if not 1 <= size <= _LARGEST:
+        msg = f"{value!r} is not a size of memory; write 64GB, 512MB or 16GiB."
+        raise click.BadParameter(msg)
+    return round(size)
+
+
+@click.command(epilog=_EPILOG)
+@click.option(
+    "--documents",
+    callback=_count,
+    required=True,
+    help="Documents that the index shall hold, such as 1e9.",
+)
+@click.option(
+    "--duplicates",
+    type=click.FloatRange(0, 1, max_open=True),
+    default=0.0,
+    show_default=True,
+    help="Share of them that are duplicates, which take no room.",
+)
+@click.option(
+    "--method", type=click.Choice([method.value for method in Method]), help="Fingerprint."
+)
+@click.option("--hamming", type=int, help="SimHash: differing bits up to which documents are near.")
+@click.option("--threshold", type=float, help="MinHash: resemblance from which they are near.")
+@click.option("--recall", type=float, help="MinHash: share of pairs at the threshold to be found.")
+@click.option(
+    "--memory", callback=_size, default="16GB", show_default=True, help="Memory of one shard."
+)
+@click.option(
+    "--id-bytes",
+    type=click.IntRange(1, 255),
+    default=20,
+    show_default=True,
+    help="Mean bytes of a document id.",
+)
+@click.option(
+    "--candidates",
+    type=click.FloatRange(min=0, min_open=True),
+    default=10.0,
+    show_default=True,
+    help="SimHash: candidates for a document that the recommended design may return.",
+)
+@click.option("--design", type=click.IntRange(min=1), help="Number of the design to write.")
+@click.option(
+    "--write",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="New TOML file for the settings of the recommended design, or of --design.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the plans as JSON.")
+@click.option(
+    "--config", type=click.Path(path_type=Path), help="TOML file to take unnamed settings from."
+)
+def plan(
+    *,
+    documents: int,
+    duplicates: float,
+    memory: int,
+    id_bytes: int,
+    candidates: float,
+    design: int | None,
+    write: Path | None,
+    as_json: bool,
+    config: Path | None,
+    **limits: Any,
+) -> None:
+    """Show the table designs for a number of documents, and what each would take in Redis.
+
+    Candidates are those that random fingerprints would return; a stream of look-alikes has more.
+    docs/planner.md has the formulas. A shard is a Redis server, filled to 80 % of --memory; its
+    rate is for one core that only takes originals.
+    """
+    settings = _settings(limits, max(_LEAST, round(documents * (1 - duplicates))), config)
+    load = Load(settings.expected_originals, _sketch_bytes(settings), id_bytes, memory)
+    load = load._replace(namespace=settings.redis_namespace)
+    plans = [predict(design_, load) for design_ in _designs(settings)]
+    at, reason = recommend(plans, candidates, settings.max_candidates)
+    if design is not None and design > len(plans):
+        msg = f"There is no design {design}; take 1 to {len(plans)}."
+        raise click.BadParameter(msg, param_hint="--design")
+    if as_json:
+        click.echo(msgspec.json.encode(_described(settings, memory, plans, at, reason)))
+    else:
+        click.echo("\n".join(_shown(settings, memory, plans, at, reason)))
+    if write is not None:
+        _write(write, settings, plans[at if design is None else design - 1])
+
+
+def _settings(limits: dict[str, Any], originals: int, config: Path | None) -> Settings:
+    """Check the flags as settings; the blocks and rows in force are what is planned anew."""
+    flags = {name: value for name, value in limits.items() if value is not None}
+    flags |= {"blocks": 0, "inner_blocks": 0, "rows": 0, "expected_originals": originals}
+    return load_settings(flags, config)
+
+
+def _sketch_bytes(settings: Settings) -> int:
+    return MinHash.sketch_bytes if settings.method is Method.MINHASH else SimHash.sketch_bytes
+
+
+def _designs(settings: Settings) -> list[Design]:
+    if settings.method is Method.SIMHASH:
+        return simhash_designs(settings.hamming)
+    return minhash_designs(settings.threshold, settings.recall, SIGNATURE_VALUES)
+
+
+def _described(
+    settings: Settings, memory: int, plans: Sequence[Plan], at: int, reason: str
+) -> dict[str, Any]:
+    """Return the plans as they are printed in JSON."""
+    return {
+        "originals": settings.expected_originals,
+        **_limit(settings),
+        "memory_bytes_per_shard": memory,
+        "filled_to": FILL,
+        "designs": [
+            {"design": number, **_facts(plan)} for number, plan in enumerate(plans, start=1)
+        ],
+        "recommended": at + 1,
+        "reason": reason,
+    }
+
+
+def _facts(plan: Plan) -> dict[str, Any]:
+    design = plan.design
+    facts: dict[str, Any] = {
+        "name": design.name,
+        "tables": design.tables,
+        "prefix_bits": sorted(set(design.prefix_bits)),
+        "recall": design.recall,
+        "recall_curve": {f"{at:g}": design.recall_at(at) for at in CURVE},
+        "candidates_per_probe": plan.candidates_per_probe,
+        "candidates_per_document": plan.candidates_per_document,
+        "bytes_per_original": plan.bytes_per_original,
+        "table_bytes": plan.table_bytes,
+        "record_bytes": plan.record_bytes,
+        "memory_bytes": plan.memory,
+        "shards": plan.shards,
+        "partitions": plan.partitions,
+        "fullest_shard": plan.fullest_shard,
+        "documents_per_second_per_shard": plan.documents_per_second,
+        "settings": design.settings,
+    }
+    if design.bands is None:
+        del facts["recall_curve"]
+    return facts
+
+
+def _limit(settings: Settings) -> dict[str, Any]:
+    """Return the method and what it counts as near, by setting name."""
+    names = {Method.SIMHASH: ("hamming",), Method.MINHASH: ("threshold", "recall")}
+    return {
+        "method": settings.method.value,
+        **{name: getattr(settings, name) for name in names[settings.method]},
+    }
+
+
+def _shown(
+    settings: Settings, memory: int, plans: Sequence[Plan], at: int, reason: str
+) -> list[str]:
+    """Return the lines of the table."""
+    limit = ", ".join(f"{name} {value}" for name, value in _limit(settings).items())
+    lines = [
+        f"{settings.expected_originals:,} originals; {limit}",
+        f"shards of {_bytes(memory)}, filled to {FILL:.0%}",
+        "",
+    ]
+    lines += _aligned([_HEADER, *(_row(number, plan) for number, plan in enumerate(plans, 1))])
+    if plans[0].design.bands:
+        lines += ["", "share of pairs found, by resemblance"]
+        lines += _aligned(
+            [
+                ["design", *(f"{resemblance:g}" for resemblance in CURVE)],
+                *(
+                    [str(number), *(f"{plan.design.recall_at(x):.4f}" for x in CURVE)]
+                    for number, plan in enumerate(plans, 1)
+                ),
+            ]
+        )
+    lines += ["", f"Recommended: design {at + 1}, {plans[at].design.name}. {reason}"]
+    return lines + _warnings(plans[at])
+
+
+_HEADER = [
+    "design",
+    "",
+    "tables",
+    "prefix bits",
+    "recall",
+    "cand./probe",
+    "cand./document",
+    "bytes/original",
+    "memory",
+    "shards",
+    "partitions",
+    "documents/s/shard",
+]
+
+
+def _row(number: int, plan: Plan) -> list[str]:
+    bits = sorted(set(plan.design.prefix_bits))
+    return [
+        str(number),
+        plan.design.name,
+        str(plan.design.tables),
+        f"{bits[0]}-{bits[-1]}" if len(bits) > 1 else str(bits[0]),
+        "all" if plan.design.recall == 1.0 else f"{plan.design.recall:.4f}",
+        f"{plan.candidates_per_probe:.3g}",
+        f"{plan.candidates_per_document:.3g}",
+        f"{plan.bytes_per_original:.0f}",
+        _bytes(plan.memory),
+        str(plan.shards),
+        str(plan.partitions),
+        f"{plan.documents_per_second:,.0f}",
+    ]
+
+
+def _warnings(plan: Plan) -> list[str]:
+    if plan.fullest_shard * FILL <= 1.0:
+        return []
+    warning = (
+        "With the slots split evenly over the shards, the fullest would hold "
+        f"{plan.fullest_shard:.2f} times the mean; see docs/planner.md on partitions."
+    )
+    return [warning]
+
+
+def _aligned(rows: list[list[str]]) -> list[str]:
+    """Put numbers in columns."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True))
+        for row in rows
+    ]
+
+
+def _bytes(size: float) -> str:
+    for unit in ("B", "kB", "MB", "GB"):
+        if size < 999.5:
+            return f"{size:.3g} {unit}"
+        size /= 1000
+    return f"{size:.4g} TB"
+
+
+def _write(path: Path, settings: Settings, plan: Plan) -> None:
+    """Write what differs from the defaults for a plan, into a new file."""
+    values: dict[str, Any] = _limit(settings)
+    values |= {name: value for name, value in plan.design.settings.items() if value}
+    values |= {"expected_originals": settings.expected_originals, "partitions": plan.partitions}
+    lines = [
+        f"# {plan.design.name}, {plan.design.tables} tables: {plan.bytes_per_original:.0f} bytes",
+        f"# for an original, {_bytes(plan.memory)} in all, {plan.shards} shards.",
+        "# None of these can be changed once the index is in use.",
+    ]
+    for name, value in values.items():
+        lines.append(f"{name} = {msgspec.json.encode(value).decode()}")
+    try:
+        with path.open("x") as file:
+            file.write("\n".join(lines) + "\n")
+    except OSError as error:
+        msg = f"{path} cannot be written: {error.strerror}. Name a new file with --write."
+        raise SettingsError(msg) from error
+    click.echo(f"Wrote {path}.", err=True)
