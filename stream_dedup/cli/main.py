@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from stream_dedup import __version__
+from stream_dedup.cli.audit import audit_command
 from stream_dedup.cli.explain import explain
 from stream_dedup.cli.generate import generate
 from stream_dedup.cli.plan import plan
@@ -60,7 +61,7 @@ def cli() -> None:
     """Find near-duplicate documents in a stream."""
 
 
-for command in (run, explain, worker, plan, generate, settings):
+for command in (run, explain, worker, plan, generate, audit_command, settings):
     cli.add_command(command)
 
 

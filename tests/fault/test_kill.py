@@ -19,7 +19,7 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition  # type: ignore[i
 
 from stream_dedup import Settings
 from stream_dedup.generate import GeneratedDocument, StreamShape, generate
-from tests.models.audit import audit
+from stream_dedup.index.audit import audit
 from tests.services.kafka import KafkaBroker, Topics
 
 DOCUMENTS = 20_000
@@ -72,7 +72,7 @@ def test_a_killed_worker_costs_nothing(
     times = Counter(value["id"] for value in annotated.values)
     assert times == Counter(document.id for document in stream)
     check_groups(annotated.values)
-    assert list(audit(settings)) == []
+    assert audit(settings).violations == []
     assert near_originals(annotated.values) == []
 
 

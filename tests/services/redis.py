@@ -1,9 +1,9 @@
-"""Redis or Valkey: one server, or a cluster of masters."""
+"""Redis or Valkey: one server, or a cluster of masters and their replicas."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Self
 
@@ -74,14 +74,25 @@ class RedisServer(Service):
 
 
 class RedisCluster:
-    """Masters without replicas as local processes, each with its share of the slots."""
+    """Local processes: masters, each with its share of the slots, and replicas of each."""
 
-    def __init__(self, masters: int = 3, *, policy: str = "noeviction") -> None:
-        self._bus_ports = free_ports(masters)
-        self.masters = [
+    def __init__(self, masters: int = 3, *, policy: str = "noeviction", replicas: int = 0) -> None:
+        """Describe the Cluster.
+
+        Args:
+            masters: how many there are.
+            policy: what they do when memory is full (``maxmemory-policy``).
+            replicas: how many each master has.
+        """
+        self._bus_ports = free_ports(masters * (1 + replicas))
+        self.nodes = [
             RedisServer(policy=policy, extra=_cluster_arguments(bus_port), local=True)
             for bus_port in self._bus_ports
         ]
+        self.masters = self.nodes[:masters]
+        #: Those of the first master, then those of the second, and so on.
+        self.replicas = self.nodes[masters:]
+        self._each = replicas
         self._stack = ExitStack()
 
     @property
@@ -90,21 +101,25 @@ class RedisCluster:
         return self.masters[0].url
 
     def start(self) -> Self:
-        """Start the masters, let them meet, and wait until they serve all slots."""
-        for master in self.masters:
-            self._stack.enter_context(master)
+        """Start all nodes, let them meet, and wait until they serve all slots and are in sync."""
+        for node in self.nodes:
+            self._stack.enter_context(node)
         for number, master in enumerate(self.masters):
-            self._join(number, master)
-        deadline = time.monotonic() + _CLUSTER_SECONDS
-        while not all(self._is_complete(master) for master in self.masters):
-            if time.monotonic() > deadline:
-                msg = f"The Redis Cluster was not complete after {_CLUSTER_SECONDS:.0f} s."
-                raise ServiceError(msg)
-            time.sleep(0.05)
+            self._take_slots(number, master)
+        for node in self.nodes[1:]:
+            with node.client() as client:
+                client.cluster("MEET", "127.0.0.1", self.masters[0].port, self._bus_ports[0])
+        self._wait(self._is_complete, self.masters)
+        self._wait(self._knows_all, self.replicas)
+        for number, replica in enumerate(self.replicas):
+            self._follow(replica, self.masters[number // self._each])
+        self._wait(self._is_in_sync, self.replicas)
+        if self._each:
+            self._wait(self._has_replicas, self.masters)
         return self
 
     def close(self) -> None:
-        """Stop all masters for good."""
+        """Stop all nodes for good."""
         self._stack.close()
 
     def __enter__(self) -> Self:
@@ -117,25 +132,56 @@ class RedisCluster:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _join(self, number: int, master: RedisServer) -> None:
+    def _wait(self, ready: Callable[[RedisServer], bool], nodes: Sequence[RedisServer]) -> None:
+        deadline = time.monotonic() + _CLUSTER_SECONDS
+        while not all(ready(node) for node in nodes):
+            if time.monotonic() > deadline:
+                msg = f"The Redis Cluster was not complete after {_CLUSTER_SECONDS:.0f} s."
+                raise ServiceError(msg)
+            time.sleep(0.05)
+
+    def _take_slots(self, number: int, master: RedisServer) -> None:
         count = len(self.masters)
         first, end = (_SLOTS * share // count for share in (number, number + 1))
         with master.client() as client:
             client.cluster("SET-CONFIG-EPOCH", number + 1)
             client.cluster("ADDSLOTSRANGE", first, end - 1)
-            if number:
-                client.cluster("MEET", "127.0.0.1", self.masters[0].port, self._bus_ports[0])
 
-    def _is_complete(self, master: RedisServer) -> bool:
+    @staticmethod
+    def _follow(replica: RedisServer, master: RedisServer) -> None:
         with master.client() as client:
-            info = client.cluster("INFO")
-        known = int(info["cluster_known_nodes"])
-        return bool(info["cluster_state"] == "ok" and known == len(self.masters))
+            identity = client.cluster("MYID")
+        with replica.client() as client:
+            client.cluster("REPLICATE", identity)
+
+    def _is_complete(self, node: RedisServer) -> bool:
+        with node.client() as client:
+            return self._knows_all(node) and client.cluster("INFO")["cluster_state"] == "ok"
+
+    def _knows_all(self, node: RedisServer) -> bool:
+        """Whether a node has met every other: those that it only heard of have no link yet."""
+        with node.client() as client:
+            others = client.cluster("NODES").values()
+        known = [one for one in others if "handshake" not in one["flags"] and one["connected"]]
+        return len(known) == len(self.nodes)
+
+    @staticmethod
+    def _is_in_sync(replica: RedisServer) -> bool:
+        with replica.client() as client:
+            return bool(client.info("replication").get("master_link_status") == "up")
+
+    def _has_replicas(self, master: RedisServer) -> bool:
+        """Whether clients learn of the replicas from this master, those of the others too."""
+        with master.client() as client:
+            flags = [one["flags"] for one in client.cluster("NODES").values()]
+            online = client.info("replication")["connected_slaves"]
+        return online == self._each and sum("slave" in f for f in flags) == len(self.replicas)
 
 
 def _cluster_arguments(bus_port: int) -> tuple[str, ...]:
     port = ("--cluster-port", str(bus_port))
-    return ("--cluster-enabled", "yes", *port, "--cluster-node-timeout", "5000")
+    timing = ("--cluster-node-timeout", "5000", "--repl-diskless-sync-delay", "0")
+    return ("--cluster-enabled", "yes", *port, *timing)
 
 
 def _runner(port: int, arguments: Sequence[str], *, local: bool) -> Runner:
