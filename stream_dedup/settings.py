@@ -168,6 +168,16 @@ class Settings(BaseModel):
         "sd", "redis", "First part of every Redis key.", pattern=r"^[A-Za-z0-9_.-]{1,64}$"
     )
     redis_timeout: Duration = _setting(5.0, "redis", "Time that a Redis call may take.")
+    wait_replicas: int = _setting(
+        0,
+        "redis",
+        "Replicas of each node that must have a write before anything is decided on it.",
+        ge=0,
+        le=5,
+    )
+    wait_timeout: Duration = _setting(
+        1.0, "redis", "Time that replicas may take for that before the batch is tried again."
+    )
     partitions: int = _setting(
         1,
         "redis",

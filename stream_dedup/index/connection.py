@@ -89,8 +89,9 @@ def reporting_errors() -> Iterator[None]:
 def _advice(error: Exception, text: str) -> str:
     if isinstance(error, OutOfMemoryError):
         return "It is out of memory: raise maxmemory or add shards"
-    if isinstance(error, NoPermissionError):
-        return "Its user lacks a permission: see the ACL in ops/runbook.md"
+    # The second is what a Function says of a command inside it.
+    if isinstance(error, NoPermissionError) or "The user executing the script" in text:
+        return "Its user lacks a permission: see docs/redis.md"
     if "Function not found" in text:
         return (
             "Its Functions are gone, so it has probably restarted without its data: restore them, "

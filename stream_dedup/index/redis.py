@@ -70,7 +70,7 @@ class RedisIndex:
             fingerprinter.method.prefix_bits,
             settings.expected_originals,
         )
-        store = RedisStore(connect(settings), layout, settings.max_candidates)
+        store = RedisStore(connect(settings), layout, settings)
         return cls(store, settings, fingerprinter)
 
     def claim(self, batch: IndexBatch) -> list[Attachment | None]:

@@ -14,9 +14,10 @@ import numpy as np
 import numpy.typing as npt
 from redis.exceptions import NoPermissionError
 
-from stream_dedup.errors import ConfigurationMismatch
+from stream_dedup.errors import ConfigurationMismatch, ServiceError
 from stream_dedup.index.connection import Client, reporting_errors, target_of
 from stream_dedup.index.keys import Layout, Places
+from stream_dedup.settings import Settings
 
 #: Name of the function library, version included; lua/claims.lua begins with the same.
 LIBRARY = "stream_dedup_1"
@@ -37,10 +38,12 @@ _SETTLE = np.dtype([("claim", ">u8"), ("bucket", "<u4"), ("fate", "u1")])
 class RedisStore:
     """The index in Redis, as rounds of calls."""
 
-    def __init__(self, client: Client, layout: Layout, max_candidates: int) -> None:
+    def __init__(self, client: Client, layout: Layout, settings: Settings) -> None:
         self.client = client
         self.layout = layout
-        self.limit = max_candidates
+        self.limit = settings.max_candidates
+        self.replicas = settings.wait_replicas
+        self.wait_ms = int(settings.wait_timeout * 1000)
         width = f"S{layout.suffix_width}"
         self.probe_row = np.dtype(
             [("suffix", width), ("score", "<f8"), ("claim", ">u8"), ("mode", "u1")]
@@ -162,6 +165,8 @@ class Round:
         self._layout = store.layout
         self._pipeline = store.client.pipeline(transaction=False)
         self._receivers: list[Callable[[Any], None]] = []
+        #: How to reach each node that this round writes to.
+        self._written: dict[str, dict[str, Any]] = {}
 
     def put(self, claims: Claims, records: Sequence[bytes]) -> None:
         """Write records as pending."""
@@ -231,10 +236,28 @@ class Round:
         """
         if not self._receivers:
             return
+        if self._store.replicas:
+            self._wait_for_replicas()
         with reporting_errors():
             replies = self._pipeline.execute()
         for receive, reply in zip(self._receivers, replies, strict=True):
             receive(reply)
+
+    def _wait_for_replicas(self) -> None:
+        """Let each node say last, on the connection that wrote, how many replicas have it."""
+        wanted = self._store.replicas
+
+        def check(acknowledged: Any) -> None:
+            if acknowledged < wanted:
+                msg = (
+                    f"Only {acknowledged} of {wanted} replicas have a write after "
+                    f"{self._store.wait_ms} ms. Check the replicas, or lower wait_replicas."
+                )
+                raise ServiceError(msg)
+
+        for options in self._written.values():
+            self._pipeline.execute_command("WAIT", wanted, self._store.wait_ms, **options)
+            self._receivers.append(check)
 
     def _record_rows(self, claims: Claims) -> tuple[Numbers, npt.NDArray[Any]]:
         partitions, buckets = self._layout.record_places(claims)
@@ -259,3 +282,5 @@ class Round:
         options = target_of(self._store.client, key)
         self._pipeline.execute_command("FCALL", name, len(keys), *keys, rows, *arguments, **options)
         self._receivers.append(then)
+        if function != "read":
+            self._written[str(options)] = options

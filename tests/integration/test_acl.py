@@ -1,0 +1,39 @@
+"""A worker needs no more of Redis than docs/redis.md says."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from stream_dedup import Deduplicator, Document, ServiceError, Settings, Status
+from stream_dedup.index.redis import RedisIndex
+from tests.services.redis import RedisServer
+
+PAGE = (Path(__file__).parents[2] / "docs" / "redis.md").read_text()
+
+
+@pytest.fixture
+def server() -> Iterator[RedisServer]:
+    with RedisServer() as server:
+        yield server
+
+
+def test_the_documented_user_can_work_and_nothing_else(server: RedisServer) -> None:
+    rules = re.findall(r"`(\+fcall[^`]*)`", PAGE)[0].replace("NAMESPACE", "sd").split()
+    RedisIndex.connect(Settings(redis_url=server.url)).close()
+    with server.client() as client:
+        client.acl_setuser("worker", enabled=True, passwords=["+pw"], reset=True)
+        client.execute_command("ACL", "SETUSER", "worker", *rules)  # type: ignore[no-untyped-call]
+    url = server.url.replace("redis://", "redis://worker:pw@")
+    documents = [Document(name, "the same few words in both", source=name) for name in "ab"]
+
+    settings = Settings(redis_url=url)
+    with Deduplicator(settings, index=RedisIndex.connect(settings)) as deduplicator:
+        statuses = [decision.status for decision in deduplicator.decide(documents)]
+
+    assert statuses == [Status.ORIGINAL, Status.EXACT_DUPLICATE]
+    with pytest.raises(ServiceError, match="lacks a permission"):
+        RedisIndex.connect(Settings(redis_url=url, redis_namespace="other"))

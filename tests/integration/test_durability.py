@@ -1,0 +1,67 @@
+"""``wait_replicas``: nothing is decided on writes that too few replicas have."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from stream_dedup import Deduplicator, Document, ServiceError, Settings, Status
+from stream_dedup.index.redis import RedisIndex
+from tests.services.redis import RedisServer
+
+FIRST = Document("a", "one text of several words for all of them", source="1")
+COPY = Document("b", FIRST.text, source="2")
+
+
+@pytest.fixture
+def primary() -> Iterator[RedisServer]:
+    with RedisServer(extra=("--repl-diskless-sync-delay", "0"), local=True) as server:
+        yield server
+
+
+@pytest.fixture
+def replica(primary: RedisServer) -> Iterator[RedisServer]:
+    extra = ("--replicaof", "127.0.0.1", str(primary.port))
+    with RedisServer(extra=extra, local=True) as server, server.client() as client:
+        deadline = time.monotonic() + 20
+        while client.info("replication")["master_link_status"] != "up":
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        yield server
+
+
+def deduplicator(server: RedisServer, replicas: int) -> Deduplicator:
+    settings = Settings(redis_url=server.url, wait_replicas=replicas, wait_timeout=0.3)
+    return Deduplicator(settings, index=RedisIndex.connect(settings))
+
+
+def test_what_was_decided_survives_the_loss_of_the_primary(
+    primary: RedisServer, replica: RedisServer
+) -> None:
+    with deduplicator(primary, replicas=1) as before:
+        before.decide([FIRST])
+    primary.kill()
+    with replica.client() as client:
+        client.replicaof("NO", "ONE")
+
+    with deduplicator(replica, replicas=0) as after:
+        decision = after.decide([COPY])[0]
+
+    assert decision.status is Status.EXACT_DUPLICATE
+    assert decision.original_id == FIRST.id
+
+
+def test_too_few_replicas_are_an_error_and_the_batch_can_be_tried_again(
+    primary: RedisServer, replica: RedisServer
+) -> None:
+    with deduplicator(primary, replicas=1) as waiting:
+        replica.pause()
+        with pytest.raises(ServiceError, match=r"Only 0 of 1 replicas.*lower wait_replicas"):
+            waiting.decide([FIRST])
+        replica.resume()
+
+        statuses = [waiting.decide([document])[0].status for document in (FIRST, COPY)]
+
+    assert statuses == [Status.ORIGINAL, Status.EXACT_DUPLICATE]
