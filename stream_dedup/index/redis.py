@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from typing import NamedTuple, Self
 
@@ -16,6 +17,8 @@ from stream_dedup.index.keys import ClaimIds, Layout
 from stream_dedup.index.pairs import exact_leaders, near_pairs
 from stream_dedup.index.store import RedisStore
 from stream_dedup.settings import Settings
+
+log = logging.getLogger(__name__)
 
 #: Documents claimed together; bounds the pairs that one viral post can make within a batch.
 STEP = 512
@@ -54,6 +57,8 @@ class RedisIndex:
         self.grace = settings.claim_grace
         self.ids = ClaimIds(store.enter(fingerprinter.configuration))
         self.counts = ClaimCounts()
+        self._expected = settings.expected_originals
+        self._outgrown = False
 
     @classmethod
     def connect(cls, settings: Settings) -> Self:
@@ -81,11 +86,29 @@ class RedisIndex:
             claiming = _Claiming(self, batch.rows(range(start, start + STEP)))
             decided += claiming.run()
             self.counts = claiming.counted(self.counts)
+        self._warn_when_outgrown()
         return decided
+
+    @property
+    def originals(self) -> int:
+        """Number of originals, as far as this worker has seen by its own commits."""
+        return sum(self.store.originals.values())
 
     def close(self) -> None:
         """Close the connections."""
         self.store.close()
+
+    def _warn_when_outgrown(self) -> None:
+        """Warn once when the index holds more than it was laid out for."""
+        if self._outgrown or self.originals <= self._expected:
+            return
+        self._outgrown = True
+        log.warning(
+            "the index holds %d originals and was laid out for %d: probes return more candidates "
+            "and entries take more memory; plan a larger one with stream-dedup plan",
+            self.originals,
+            self._expected,
+        )
 
 
 class _Claiming:

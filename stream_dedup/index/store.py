@@ -43,6 +43,8 @@ class RedisStore:
         self.layout = layout
         self.limit = settings.max_candidates
         self.replicas = settings.wait_replicas
+        #: Originals in each partition, as of the last commit that this process made there.
+        self.originals: dict[int, int] = {}
         self.wait_ms = int(settings.wait_timeout * 1000)
         width = f"S{layout.suffix_width}"
         self.probe_row = np.dtype(
@@ -141,13 +143,6 @@ def _value_taker(values: list[bytes], index: Numbers) -> Callable[[Any], None]:
     return take
 
 
-def _fate_taker(standing: Bytes, index: Numbers) -> Callable[[Any], None]:
-    def take(reply: Any) -> None:
-        standing[index] = np.frombuffer(reply, np.uint8)
-
-    return take
-
-
 def _grouped(partitions: Numbers) -> Iterator[tuple[int, Numbers]]:
     """Split rows by partition, at most _ROWS at a time, each part in the order of the rows."""
     order = np.argsort(partitions, kind="stable")
@@ -210,9 +205,8 @@ class Round:
         rows["claim"], rows["bucket"], rows["fate"] = claims, buckets, fates
         standing = np.zeros(len(claims), np.uint8)
         for partition, index in _grouped(partitions):
-            self._send(
-                "settle", partition, rows[index].tobytes(), then=_fate_taker(standing, index)
-            )
+            then = self._fate_taker(partition, standing, index)
+            self._send("settle", partition, rows[index].tobytes(), then=then)
         return standing
 
     def withdraw(self, places: Places, claims: Claims) -> None:
@@ -258,6 +252,13 @@ class Round:
         for options in self._written.values():
             self._pipeline.execute_command("WAIT", wanted, self._store.wait_ms, **options)
             self._receivers.append(check)
+
+    def _fate_taker(self, partition: int, standing: Bytes, index: Numbers) -> Callable[[Any], None]:
+        def take(reply: Any) -> None:
+            standing[index] = np.frombuffer(reply[0], np.uint8)
+            self._store.originals[partition] = reply[1]
+
+        return take
 
     def _record_rows(self, claims: Claims) -> tuple[Numbers, npt.NDArray[Any]]:
         partitions, buckets = self._layout.record_places(claims)

@@ -135,3 +135,18 @@ def test_out_of_memory_is_an_error_and_never_a_decision() -> None:
 def test_a_redis_out_of_reach_is_a_sentence() -> None:
     with pytest.raises(ServiceError, match=r"does not answer at redis://127.0.0.1:1/0.*Start it"):
         on_redis(Settings(), "redis://127.0.0.1:1/0")
+
+
+def test_an_index_that_outgrows_its_layout_is_warned_of_once(
+    redis_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    texts = [f"text {number} of very many different ones" for number in range(1_300)]
+    documents = [Document(number, text) for number, text in enumerate(texts)]
+
+    with on_redis(Settings(expected_originals=1_000), redis_url) as deduplicator:
+        for start in range(0, len(documents), 100):
+            deduplicator.decide(documents[start : start + 100])
+
+    warnings = [record.getMessage() for record in caplog.records]
+    assert len(warnings) == 1
+    assert "was laid out for 1000" in warnings[0]

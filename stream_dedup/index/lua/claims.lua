@@ -10,6 +10,7 @@
 --                     byte, then its record (see records.py): P pending, O original, V void. The
 --                     fate is written once: P becomes O or V, and neither ever changes. A void
 --                     claim keeps no record.
+--   NS:{P}:n          number of originals whose records are in the partition.
 --   NS:{index}        hash, one for the index: configuration, layout, workers (a counter).
 --
 -- Rows are packed little-endian and back to back in one argument; every reply is packed likewise.
@@ -77,11 +78,11 @@ local function read(keys, args)
   return table.concat(values)
 end
 
--- settle NS:{P}: rows -> one byte for each row, the fate that stands.
+-- settle NS:{P}: rows -> one byte for each row, the fate that stands; and the partition's originals.
 -- A row: claim id, bucket u32, fate u8 ('O' or 'V'). A claim without a record can only become void.
 local function settle(keys, args)
   local call, _, unpack, sub = tools()
-  local prefix, rows, fates = keys[1], args[1], {}
+  local prefix, rows, fates, committed = keys[1], args[1], {}, 0
   for at = 1, #rows, 13 do
     local claim, bucket, fate = unpack('<c8I4c1', rows, at)
     local key = prefix .. 'c' .. bucket
@@ -93,10 +94,11 @@ local function settle(keys, args)
     elseif stands == 'P' then
       call('HSET', key, claim, 'O' .. sub(value, 2))
       stands = 'O'
+      committed = committed + 1
     end
     fates[#fates + 1] = stands
   end
-  return table.concat(fates)
+  return { table.concat(fates), call('INCRBY', prefix .. 'n', committed) }
 end
 
 -- withdraw NS:{P}: rows width -> nothing. A row: key suffix (width bytes), claim id.
