@@ -46,6 +46,10 @@ fault: .venv/dev.stamp services ## Run the tests that break services and workers
 bench: .venv/dev.stamp services ## Run every benchmark (minutes); writes benchmarks/results/<date>.md
 	$(BIN)/python -m benchmarks
 
+.PHONY: stress
+stress: .venv/dev.stamp services ## Decide 200,000 documents on a Redis Cluster at once, audit it (minutes)
+	$(BIN)/python -m benchmarks.stress
+
 .PHONY: services
 services: ## Install what tests need to start Kafka, Redis and Prometheus (apt, Maven)
 	@ops/services/install.sh

@@ -10,7 +10,8 @@ import msgspec
 
 from stream_dedup.cli.options import settings_options
 from stream_dedup.errors import InputError
-from stream_dedup.index.audit import Audit, Published, audit
+from stream_dedup.index.audit import Audit, audit
+from stream_dedup.index.audit_decisions import Published
 from stream_dedup.settings import Settings
 from stream_dedup.stream.files import Line, read_lines
 from stream_dedup.stream.lines import JsonLines
