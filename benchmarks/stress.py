@@ -113,7 +113,7 @@ def stress(documents: int, workers: int) -> Outcome:
         progress("starting 3 masters and 3 replicas")
         cluster = stack.enter_context(RedisCluster(replicas=1))
         settings = Settings(
-            redis_url=cluster.url, partitions=48, expected_originals=max(documents // 2, 1000)
+            redis_url=cluster.url, partitions=48, expected_originals=max(documents, 1000)
         )
         before = _server_cpu(cluster)
         progress(f"{workers} workers decide")
