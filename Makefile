@@ -7,7 +7,7 @@ BIN := .venv/bin
 
 .PHONY: help
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
 
 .PHONY: run
 run: .venv/run.stamp ## Deduplicate examples/documents.jsonl into .run/annotated.jsonl
@@ -45,6 +45,10 @@ fault: .venv/dev.stamp services ## Run the tests that break services and workers
 .PHONY: bench
 bench: .venv/dev.stamp services ## Run every benchmark (minutes); writes benchmarks/results/<date>.md
 	$(BIN)/python -m benchmarks
+
+.PHONY: plan-check
+plan-check: .venv/dev.stamp services ## Hold the planner against Redis; ORIGINALS=1e7 takes hours
+	$(BIN)/python -m benchmarks.plan_check $(ORIGINALS)
 
 .PHONY: stress
 stress: .venv/dev.stamp services ## Decide 200,000 documents on a Redis Cluster at once, audit it (minutes)

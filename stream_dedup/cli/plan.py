@@ -278,7 +278,7 @@ def _row(number: int, plan: Plan) -> list[str]:
         _bytes(plan.memory),
         str(plan.shards),
         str(plan.partitions),
-        f"{plan.documents_per_second:,.0f}",
+        f"{plan.documents_per_second:,.0f}" if plan.documents_per_second >= 1 else "<1",
     ]
 
 
