@@ -65,3 +65,11 @@ def near_pairs(batch: IndexBatch, rows: Rows, matcher: Matcher) -> tuple[Rows, R
     earlier, later = earlier[inside], later[inside]
     near = matcher.near(batch.prints.sketches[earlier], batch.prints.sketches[later])
     return earlier[near], later[near]
+
+
+def shares_earlier(keys: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
+    """Say which rows share a key, in some column, with an earlier row."""
+    _, first, of = np.unique(entry_keys(keys), return_index=True, return_inverse=True)
+    documents = (first // keys.shape[1])[of].reshape(keys.shape)
+    earlier: npt.NDArray[np.bool_] = (documents < np.arange(len(keys))[:, None]).any(axis=1)
+    return earlier

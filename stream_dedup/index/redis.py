@@ -14,7 +14,7 @@ from stream_dedup.index.claims import Mode, Outcome, Steps, settle_document, sta
 from stream_dedup.index.connection import connect
 from stream_dedup.index.driver import Claims, Driver, Rows, Seen
 from stream_dedup.index.keys import ClaimIds, Layout
-from stream_dedup.index.pairs import exact_leaders, near_pairs
+from stream_dedup.index.pairs import exact_leaders, near_pairs, shares_earlier
 from stream_dedup.index.store import RedisStore
 from stream_dedup.settings import Settings
 
@@ -126,18 +126,23 @@ class _Claiming:
     def run(self) -> list[Attachment | None]:
         """Return an attachment for each duplicate, None for each original.
 
-        A document near an earlier one of the batch must wait for that one's fate. So the documents
-        go in waves: first those that depend on none, while the others only look for originals that
-        exist already; then whoever is near a new original is its duplicate, and those whose earlier
-        neighbours all turned out to be duplicates are the next wave.
+        A document that shares a key with an earlier one of the batch first looks for an original
+        that exists already. Of the others, those near an earlier one must wait for its fate. So
+        they go in waves: first those that depend on none; then whoever is near a new original is
+        its duplicate, and those whose earlier neighbours all turned out to be duplicates are the
+        next wave.
         """
         rows = np.flatnonzero(~self._batch.prints.empty)
         leaders = exact_leaders(self._batch, rows, windowed=self._index.windowed)
         distinct = rows[leaders == rows]
-        neighbours = self._neighbours(distinct)
         # Ids grow with the rows, whichever wave a row goes in, so the earliest stays the earliest.
         claims = self._mint(len(self._batch))
-        self._first_wave(distinct, claims, neighbours)
+        # Most of a viral post's copies end here, before any two of them are compared.
+        self._look(distinct[shares_earlier(self._batch.prints.keys[distinct])], claims)
+        distinct = np.array([r for r in distinct.tolist() if r not in self._outcomes], np.int64)
+        neighbours = self._neighbours(distinct)
+        free = [row for row in distinct.tolist() if row not in neighbours]
+        self._register(np.array(free, np.int64), claims)
         while neighbours:
             wave = self._attach_to_neighbours(neighbours)
             if wave:
@@ -153,15 +158,13 @@ class _Claiming:
             neighbours.setdefault(row, []).append(neighbour)
         return neighbours
 
-    def _first_wave(self, rows: Rows, claims: Claims, neighbours: Neighbours) -> None:
-        depends = np.array([row in neighbours for row in rows.tolist()], np.bool_)
-        modes = np.where(depends, Mode.LOOK, Mode.IF_EMPTY).astype(np.uint8)
-        seen = self._driver.announce(rows, claims[rows], modes)
-        looking = {row: seen[row] for row in rows[depends].tolist() if row in seen}
-        self._settle(rows[~depends], claims, seen)
-        for row, original in self._driver.look(looking).items():
-            self._outcomes[row] = Outcome(original, is_original=False)
-            del neighbours[row]
+    def _look(self, rows: Rows, claims: Claims) -> None:
+        """Attach rows to originals that exist already."""
+        if len(rows):
+            modes = np.full(len(rows), Mode.LOOK, np.uint8)
+            seen = self._driver.announce(rows, claims[rows], modes)
+            for row, original in self._driver.look(seen).items():
+                self._outcomes[row] = Outcome(original, is_original=False)
 
     def _register(self, rows: Rows, claims: Claims) -> None:
         modes = np.full(len(rows), Mode.IF_EMPTY, np.uint8)

@@ -12,7 +12,7 @@ from stream_dedup import Document, Settings
 from stream_dedup.fingerprint.fingerprinter import Fingerprinter
 from stream_dedup.index.base import duplicate_id, index_batch
 from stream_dedup.index.keys import ClaimIds, Layout
-from stream_dedup.index.pairs import sharing_pairs
+from stream_dedup.index.pairs import shares_earlier, sharing_pairs
 from stream_dedup.index.records import decode_record, encode_records
 from stream_dedup.index.table import PrefixTable
 
@@ -157,3 +157,13 @@ def test_a_duplicate_id_follows_from_the_original_alone() -> None:
 
     assert duplicate_id("doc-1", digest) == "9258cf02ac3478edd7d6f8d6"
     assert duplicate_id(1, digest) != duplicate_id("1", digest)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_shares_earlier_marks_the_later_rows_of_sharing_pairs(seed: int) -> None:
+    keys = np.random.Generator(np.random.PCG64(seed)).integers(0, 20, (30, 3), dtype=np.uint64)
+    expected = set(sharing_pairs(keys)[1].tolist())
+
+    marked = np.flatnonzero(shares_earlier(keys))
+
+    assert set(marked.tolist()) == expected
