@@ -51,7 +51,7 @@ def test_what_was_decided_survives_the_loss_of_the_primary(
     primary: RedisServer, replica: RedisServer
 ) -> None:
     with deduplicator(primary, replicas=1) as before:
-        before.decide([FIRST])
+        decide_in_the_end(before, FIRST)
     primary.kill()
     with replica.client() as client:
         client.replicaof("NO", "ONE")
