@@ -5,6 +5,10 @@ the *earliest registered* original that is near it, and an original, registered 
 when there is none. Two documents are near when they share a table key, lie within the window and
 pass verification, or when their normalised texts are equal. The earliest, not the nearest, because
 only then does a document get the same answer when it comes again after others have been registered.
+
+While several workers race, one thing less holds: a duplicate that is near two originals, which are
+not near each other and are registered at that very moment, may belong to either, and to the other
+when it comes again. An original stays one, with its id, and a duplicate stays a duplicate.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ becomes ORIGINAL or VOID, and neither changes again. What must hold:
 
     I1  no two originals are near each other
     I2  a duplicate is attached to a near document that was an original before
-    I3  a document that comes again gets the same answer
+    I3  a document that comes again stays what it was: this original, or a duplicate
     I4  an original is present under all of its table keys
 
     announce  put the record; under each table key see who is there, insert the claim if nobody is
