@@ -65,7 +65,6 @@ class RandomDocuments:
         digests = self._random.bytes(16 * count)
         return IndexBatch(
             ids=[f"{number:0{ID_BYTES}d}" for number in numbers],
-            sources=[""] * count,
             identities=np.array(numbers, np.uint64),
             times=np.zeros(count),
             prints=Fingerprints(

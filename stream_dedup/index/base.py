@@ -29,14 +29,12 @@ class IndexBatch(NamedTuple):
 
     Attributes:
         ids: document ids.
-        sources: where in its input each document stood.
         identities: (documents,) uint64, the same for the same source and id.
         times: (documents,) float64 event times, seconds; 0 where unknown.
         prints: the fingerprints.
     """
 
     ids: list[DocumentId]
-    sources: list[str]
     identities: npt.NDArray[np.uint64]
     times: npt.NDArray[np.float64]
     prints: Fingerprints
@@ -53,7 +51,6 @@ class IndexBatch(NamedTuple):
         empty, digests, keys, sketches = self.prints
         return IndexBatch(
             [self.ids[row] for row in chosen],
-            [self.sources[row] for row in chosen],
             self.identities[index],
             self.times[index],
             Fingerprints(
@@ -130,7 +127,6 @@ def index_batch(documents: Sequence[Document], prints: Fingerprints) -> IndexBat
     names = [document.source.encode() + b"\0" + _encoded(document.id) for document in documents]
     return IndexBatch(
         ids=[document.id for document in documents],
-        sources=[document.source for document in documents],
         identities=np.array([xxhash.xxh3_64_intdigest(name) for name in names], np.uint64),
         times=np.array([document.time or 0.0 for document in documents], np.float64),
         prints=prints,

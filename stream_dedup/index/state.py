@@ -143,7 +143,6 @@ def _unpack(columns: _Columns) -> IndexBatch:
     digests = columns.digests
     return IndexBatch(
         ids=columns.ids,
-        sources=[""] * count,
         identities=np.frombuffer(columns.identities, "<u8"),
         times=np.frombuffer(columns.times, "<f8"),
         prints=Fingerprints(

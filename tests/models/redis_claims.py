@@ -347,7 +347,6 @@ def _batch(keys: npt.NDArray[np.uint64]) -> IndexBatch:
     sketches = np.arange(count, dtype="<u4").view(np.uint8).reshape(count, _SKETCH_BYTES)
     return IndexBatch(
         ids=list(rows),
-        sources=[str(row) for row in rows],
         identities=np.arange(count, dtype=np.uint64),
         times=np.zeros(count),
         prints=Fingerprints(

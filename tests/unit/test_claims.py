@@ -14,6 +14,7 @@ from tests.models.claims import Schedule, Store
 SCHEDULES = 20_000
 
 Broken = Callable[[pytest.MonkeyPatch], None]
+Altered = Callable[[list[Any]], Generator[list[Any], list[Any], list[Any]]]
 
 
 def test_no_schedule_breaks_an_invariant() -> None:
@@ -40,8 +41,8 @@ def ignore_pending(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(claims, "_matters", lambda sight: sight.fate is Fate.ABSENT)
 
 
-def skip_force(patch: pytest.MonkeyPatch) -> None:
-    """Commit without inserting where others were."""
+def alter_replies(patch: pytest.MonkeyPatch, altered: Altered) -> None:
+    """Let an attempt have the replies that ``altered`` gives to its calls, where it gives any."""
     run = claims._Attempt.run
 
     def broken(
@@ -50,35 +51,35 @@ def skip_force(patch: pytest.MonkeyPatch) -> None:
         steps = run(attempt, seen)
         calls = next(steps)
         while True:
-            forced = [c for c in calls if isinstance(c, Probe) and c.mode is Mode.FORCE]
-            replies = [[[] for _ in forced[0].tables]] if forced else (yield calls)
+            replies = yield from altered(calls)
             try:
                 calls = steps.send(replies)
             except StopIteration as end:
                 return end.value  # type: ignore[no-any-return]
 
     patch.setattr(claims._Attempt, "run", broken)
+
+
+def skip_force(patch: pytest.MonkeyPatch) -> None:
+    """Commit without inserting where others were."""
+
+    def altered(calls: list[Any]) -> Generator[list[Any], list[Any], list[Any]]:
+        forced = [c for c in calls if isinstance(c, Probe) and c.mode is Mode.FORCE]
+        return [[[] for _ in forced[0].tables]] if forced else (yield calls)
+
+    alter_replies(patch, altered)
 
 
 def commit_void_claims(patch: pytest.MonkeyPatch) -> None:
     """Take a claim for an original although it was voided."""
-    run = claims._Attempt.run
 
-    def broken(
-        attempt: Any, seen: Sequence[Sequence[int]]
-    ) -> Generator[list[Any], list[Any], Outcome | None]:
-        steps = run(attempt, seen)
-        calls = next(steps)
-        while True:
-            replies = yield calls
-            if any(isinstance(c, Settle) and c.fate is Fate.ORIGINAL for c in calls):
-                replies = [Fate.ORIGINAL]
-            try:
-                calls = steps.send(replies)
-            except StopIteration as end:
-                return end.value  # type: ignore[no-any-return]
+    def altered(calls: list[Any]) -> Generator[list[Any], list[Any], list[Any]]:
+        replies = yield calls
+        if any(isinstance(c, Settle) and c.fate is Fate.ORIGINAL for c in calls):
+            replies = [Fate.ORIGINAL]
+        return replies
 
-    patch.setattr(claims._Attempt, "run", broken)
+    alter_replies(patch, altered)
 
 
 def forget_own_records(patch: pytest.MonkeyPatch) -> None:

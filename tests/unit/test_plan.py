@@ -301,4 +301,4 @@ class TestRecommendation:
 
 
 def _one(id_: str, prints: Fingerprints) -> IndexBatch:
-    return IndexBatch([id_], [""], np.zeros(1, np.uint64), np.zeros(1), prints)
+    return IndexBatch([id_], np.zeros(1, np.uint64), np.zeros(1), prints)
