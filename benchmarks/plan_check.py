@@ -142,6 +142,7 @@ def _look(index: RedisIndex, documents: RandomDocuments) -> float:
         nobody = np.zeros(len(batch), np.uint64)
         found = _probe(round_, index, batch, nobody, Mode.LOOK)
         round_.run()
+        index.store.read_on(found)
         candidates += len(found.pairs[0])
     return candidates / LOOKING
 

@@ -27,7 +27,7 @@ from stream_dedup.index.claims import (
 )
 from stream_dedup.index.keys import Places
 from stream_dedup.index.records import Record, decode_record, encode_records
-from stream_dedup.index.store import RedisStore, Round
+from stream_dedup.index.store import Found, RedisStore, Round
 
 Rows = npt.NDArray[np.int64]
 Claims = npt.NDArray[np.uint64]
@@ -69,7 +69,7 @@ class Driver:
             np.repeat(modes, tables),
         )
         round_.run()
-        self.capped += found.capped
+        self._read_on(found)
         seen: dict[int, Seen] = {}
         positions, members = found.pairs
         which, where = np.divmod(positions, tables)
@@ -176,12 +176,17 @@ class Driver:
         round_.forget(np.array(gathered.forgets, np.uint64))
         sights = self._read(round_, gathered.reads)
         round_.run()
-        self.capped += probed.capped
+        self._read_on(probed)
         gathered.sights = sights()
         gathered.seen = [[] for _ in gathered.probes]
         for position, claim in zip(*(column.tolist() for column in probed.pairs), strict=True):
             gathered.seen[position].append(claim)
         return {row: [reply() for reply in resolvers] for row, resolvers in replies.items()}
+
+    def _read_on(self, found: Found) -> None:
+        """Read what the first page of each probe did not hold, and count what is cut."""
+        self.store.read_on(found)
+        self.capped += found.capped
 
     def _read(self, round_: Round, pairs: Sequence[tuple[int, int]]) -> Callable[[], list[Sight]]:
         """Read claims for rows; the returned function gives the sights once the round is done."""

@@ -25,11 +25,16 @@ LIBRARY = "stream_dedup_1"
 #: Rows in one function call, which blocks the server: about 4 ms of probes.
 _ROWS = 2048
 
+#: Candidates in one reply for one row; a probe that has more goes on in further calls, so that a
+#: template's table key neither blocks the server for long nor fills a reply.
+PAGE = 128
+
 Numbers = npt.NDArray[np.int64]
 Claims = npt.NDArray[np.uint64]
 Bytes = npt.NDArray[np.uint8]
 
 _FOUND = np.dtype([("row", "<u4"), ("claim", ">u8")])
+_MORE = np.dtype("<u4")
 _RECORD = np.dtype([("claim", ">u8"), ("bucket", "<u4")])
 _PUT = np.dtype([("claim", ">u8"), ("bucket", "<u4"), ("length", "<u4")])
 _SETTLE = np.dtype([("claim", ">u8"), ("bucket", "<u4"), ("fate", "u1")])
@@ -50,11 +55,21 @@ class RedisStore:
         self.probe_row = np.dtype(
             [("suffix", width), ("score", "<f8"), ("claim", ">u8"), ("mode", "u1")]
         )
+        self.page_row = np.dtype(
+            [("suffix", width), ("score", "<f8"), ("claim", ">u8"), ("after", ">u8")]
+        )
         self.withdraw_row = np.dtype([("suffix", width), ("claim", ">u8")])
 
     def round(self) -> Round:
         """Start a round of calls."""
         return Round(self)
+
+    def read_on(self, found: Found) -> None:
+        """Go through the further pages of probes that have more candidates than one holds."""
+        while len(rows := found.take_unfinished(self.limit)):
+            round_ = self.round()
+            round_.page(found, rows)
+            round_.run()
 
     def enter(self, configuration: str) -> int:
         """Load the functions, check or write the index's description, return a worker number.
@@ -99,13 +114,18 @@ class Found:
     """Claims that probes came upon, filled when the round is carried out.
 
     Attributes:
-        capped: probes that had more candidates than they return.
+        places: what was probed, a row each.
+        claims: the rows' own claims.
+        capped: probes that have more candidates than ``max_candidates``.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, places: Places, claims: Claims) -> None:
+        self.places = places
+        self.claims = claims
         self.capped = 0
         self._rows: list[Numbers] = []
         self._claims: list[Claims] = []
+        self._unfinished: list[Numbers] = []
 
     @property
     def pairs(self) -> tuple[Numbers, Claims]:
@@ -114,18 +134,45 @@ class Found:
             return np.zeros(0, np.int64), np.zeros(0, np.uint64)
         return np.concatenate(self._rows), np.concatenate(self._claims)
 
+    def take_unfinished(self, limit: int) -> Numbers:
+        """Return the rows that have more candidates, but for those that have reached the limit.
+
+        These are counted as capped.
+        """
+        if not self._unfinished:
+            return np.zeros(0, np.int64)
+        rows = np.concatenate(self._unfinished)
+        self._unfinished = []
+        below = self._counts()[rows] < limit
+        self.capped += len(rows) - int(below.sum())
+        return rows[below]
+
+    def next_page(self, rows: Numbers, limit: int) -> tuple[Claims, int]:
+        """Return the last claim of each row, and how many may follow.
+
+        All of them have had the same number of full pages.
+        """
+        found, claims = self.pairs
+        last = np.zeros(len(self.claims), np.uint64)
+        np.maximum.at(last, found, claims)
+        return last[rows], min(PAGE, limit - int(self._counts()[rows[0]]))
+
     def taker(self, index: Numbers) -> Callable[[Any], None]:
         """Return what takes the reply to the probes in ``index``."""
 
         def take(reply: Any) -> None:
-            packed, capped = reply
-            self.capped += capped
+            packed, more = reply
             if packed:
                 found = np.frombuffer(packed, _FOUND)
                 self._rows.append(index[found["row"].astype(np.int64)])
                 self._claims.append(found["claim"].astype(np.uint64))
+            if more:
+                self._unfinished.append(index[np.frombuffer(more, _MORE).astype(np.int64)])
 
         return take
+
+    def _counts(self) -> Numbers:
+        return np.bincount(self.pairs[0], minlength=len(self.claims))
 
 
 def _ignore(_reply: Any) -> None:
@@ -178,17 +225,31 @@ class Round:
             self._send("put", partition, b"".join(parts))
 
     def probe(self, places: Places, claims: Claims, modes: Bytes) -> Found:
-        """Look under keys, one row each, and insert as ``modes`` say."""
+        """Look under keys, one row each, and insert as ``modes`` say.
+
+        Finds a page of candidates for each; ``RedisStore.read_on`` goes on after the round.
+        """
         rows = np.zeros(len(claims), self._store.probe_row)
         rows["suffix"], rows["score"] = places.suffixes, places.scores
         rows["claim"], rows["mode"] = claims, modes
-        found = Found()
-        arguments = (self._store.limit, self._layout.suffix_width)
+        found = Found(places, claims)
+        arguments = (min(PAGE, self._store.limit), self._layout.suffix_width)
         for partition, index in _grouped(places.partitions):
             self._send(
                 "probe", partition, rows[index].tobytes(), *arguments, then=found.taker(index)
             )
         return found
+
+    def page(self, found: Found, numbers: Numbers) -> None:
+        """Look for more candidates of some of the probes; ``found`` takes them."""
+        rows = np.zeros(len(numbers), self._store.page_row)
+        rows["suffix"], rows["score"] = found.places.suffixes[numbers], found.places.scores[numbers]
+        rows["claim"] = found.claims[numbers]
+        rows["after"], limit = found.next_page(numbers, self._store.limit)
+        for partition, index in _grouped(found.places.partitions[numbers]):
+            then = found.taker(numbers[index])
+            arguments = (limit, self._layout.suffix_width)
+            self._send("page", partition, rows[index].tobytes(), *arguments, then=then)
 
     def read(self, claims: Claims) -> list[bytes]:
         """Read fate and record of each claim; the list is filled when the round is carried out."""

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from stream_dedup import Deduplicator, Document, ServiceError, Settings, Status
+from stream_dedup.index import store
 from stream_dedup.index.redis import RedisIndex
 from tests.services.redis import RedisServer
 
@@ -21,19 +22,27 @@ def server() -> Iterator[RedisServer]:
         yield server
 
 
-def test_the_documented_user_can_work_and_nothing_else(server: RedisServer) -> None:
+def test_the_documented_user_can_work_and_nothing_else(
+    server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "PAGE", 1)
     rules = re.findall(r"`(\+fcall[^`]*)`", PAGE)[0].replace("NAMESPACE", "sd").split()
     RedisIndex.connect(Settings(redis_url=server.url)).close()
     with server.client() as client:
         client.acl_setuser("worker", enabled=True, passwords=["+pw"], reset=True)
         client.execute_command("ACL", "SETUSER", "worker", *rules)  # type: ignore[no-untyped-call]
     url = server.url.replace("redis://", "redis://worker:pw@")
-    documents = [Document(name, "the same few words in both", source=name) for name in "ab"]
+    # The first two share table keys and are not near, so that the third finds two pages of them.
+    ends = ["with one end", "that closes in another way", "with one end"]
+    start = " ".join(f"word{number}" for number in range(20))
+    documents = [Document(n, f"{start} {end}", source=str(n)) for n, end in enumerate(ends)]
 
     settings = Settings(redis_url=url)
     with Deduplicator(settings, index=RedisIndex.connect(settings)) as deduplicator:
-        statuses = [decision.status for decision in deduplicator.decide(documents)]
+        statuses = [deduplicator.decide([document])[0].status for document in documents]
 
-    assert statuses == [Status.ORIGINAL, Status.EXACT_DUPLICATE]
+    assert statuses == [Status.ORIGINAL, Status.ORIGINAL, Status.EXACT_DUPLICATE]
+    with server.client() as client:
+        assert client.info("commandstats")["cmdstat_zrank"]["calls"]
     with pytest.raises(ServiceError, match="lacks a permission"):
         RedisIndex.connect(Settings(redis_url=url, redis_namespace="other"))

@@ -21,36 +21,82 @@ local function tools()
   return redis.call, struct.pack, struct.unpack, string.sub
 end
 
--- probe NS:{P}: rows limit width -> pairs of (row number u32, claim id 8 bytes), and how many rows
--- were cut at the limit. A row: key suffix (width bytes), score f64, claim id, mode u8.
--- Returns the other claims at the score, oldest first; mode 1 inserts the row's claim when there is
--- none, mode 2 always, mode 0 never.
+-- The reply to a probe: pairs of (row number u32, claim id 8 bytes), and the numbers (u32) of the rows
+-- that have more than was asked for.
+local Sightings = {}
+Sightings.__index = Sightings
+
+function Sightings.new(limit)
+  return setmetatable({ limit = limit, row = 0, found = {}, more = {} }, Sightings)
+end
+
+-- Adds the next row's members but for its own claim; returns how many there are, the limit at most.
+function Sightings:add(members, claim)
+  local pack, found, others = struct.pack, self.found, 0
+  for i = 1, #members do
+    if members[i] ~= claim then
+      if others == self.limit then
+        self.more[#self.more + 1] = pack('<I4', self.row)
+        break
+      end
+      others = others + 1
+      found[#found + 1] = pack('<I4c8', self.row, members[i])
+    end
+  end
+  self.row = self.row + 1
+  return others
+end
+
+function Sightings:packed()
+  return { table.concat(self.found), table.concat(self.more) }
+end
+
+-- probe NS:{P}: rows limit width -> sightings. A row: key suffix (width bytes), score f64, claim id,
+-- mode u8. Returns the other claims at the score, oldest first; mode 1 inserts the row's claim when
+-- there is none, mode 2 always, mode 0 never.
 local function probe(keys, args)
-  local call, pack, unpack, sub = tools()
+  local call, _, unpack, sub = tools()
   local prefix, rows, limit, width = keys[1], args[1], tonumber(args[2]), tonumber(args[3])
-  local found, count, capped, row = {}, 0, 0, 0
+  local sightings = Sightings.new(limit)
   for at = 1, #rows, width + 17 do
     local key = prefix .. sub(rows, at, at + width - 1)
     local score, claim, mode = unpack('<dc8B', rows, at + width)
-    local members = call('ZRANGEBYSCORE', key, score, score, 'LIMIT', 0, limit + 1)
-    local others = 0
-    for i = 1, #members do
-      if members[i] ~= claim then
-        if others == limit then
-          capped = capped + 1
-          break
-        end
-        others = others + 1
-        count = count + 1
-        found[count] = pack('<I4c8', row, members[i])
-      end
-    end
+    -- Two more: one may be the row's own, and one tells that there are more.
+    local members = call('ZRANGEBYSCORE', key, score, score, 'LIMIT', 0, limit + 2)
+    local others = sightings:add(members, claim)
     if mode == 2 or (mode == 1 and others == 0) then
       call('ZADD', key, score, claim)
     end
-    row = row + 1
   end
-  return { table.concat(found), capped }
+  return sightings:packed()
+end
+
+-- page NS:{P}: rows limit width -> sightings, of the claims that come after one that was sighted.
+-- A row: key suffix (width bytes), score f64, claim id, the claim id after which to go on.
+local function page(keys, args)
+  local call, _, unpack, sub = tools()
+  local prefix, rows, limit, width = keys[1], args[1], tonumber(args[2]), tonumber(args[3])
+  local sightings = Sightings.new(limit)
+  for at = 1, #rows, width + 24 do
+    local key = prefix .. sub(rows, at, at + width - 1)
+    local score, claim, after = unpack('<dc8c8', rows, at + width)
+    -- It may have gone meanwhile. Its place tells where to go on, so it is put there for a moment.
+    local gone = call('ZADD', key, 'NX', score, after) == 1
+    local first = call('ZRANK', key, after) + 1
+    local scored = call('ZRANGE', key, first, first + limit + 1, 'WITHSCORES')
+    if gone then
+      call('ZREM', key, after)
+    end
+    local members = {}
+    for i = 1, #scored, 2 do
+      if tonumber(scored[i + 1]) ~= score then
+        break
+      end
+      members[#members + 1] = scored[i]
+    end
+    sightings:add(members, claim)
+  end
+  return sightings:packed()
 end
 
 -- put NS:{P}: rows -> nothing. A row: claim id, bucket u32, length u32, record.
@@ -134,6 +180,7 @@ local function enter(keys, args)
 end
 
 redis.register_function('stream_dedup_1_probe', probe)
+redis.register_function('stream_dedup_1_page', page)
 redis.register_function('stream_dedup_1_put', put)
 redis.register_function('stream_dedup_1_read', read)
 redis.register_function('stream_dedup_1_settle', settle)
