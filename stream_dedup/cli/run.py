@@ -11,6 +11,7 @@ from pathlib import Path
 
 import click
 import msgspec
+from click.core import ParameterSource
 
 from stream_dedup.cli.options import settings_options
 from stream_dedup.deduplicator import Deduplicator
@@ -25,14 +26,16 @@ Examples:
   stream-dedup run monday.jsonl.gz tuesday.jsonl.gz --threshold 0.9 -o annotated.jsonl.zst
   cat posts.jsonl | stream-dedup run - --state originals.db > annotated.jsonl
   stream-dedup run titles.txt --format text --shingle char:5 --method simhash
+  stream-dedup run backlog.jsonl --redis-url redis://10.0.0.1:6379 -o annotated.jsonl
 
 \b
 Exit codes:
   0   done
   2   a flag or a setting is wrong
   65  a line is not a document (see --dead-letters), or a file cannot be read
+  69  Redis is out of reach, or refuses
   73  the state file cannot be used
-  78  the state file was made with other fingerprint settings
+  78  the state file, or the index in Redis, was made with other fingerprint settings
 """
 
 
@@ -57,6 +60,12 @@ Exit codes:
     help="File that keeps the originals between runs; made if it does not exist.",
 )
 @click.option(
+    "--redis",
+    is_flag=True,
+    help="Keep the originals in Redis, one node or a Cluster, shared with all workers and runs "
+    "there, at redis_url; a --redis-url implies it.",
+)
+@click.option(
     "--dead-letters",
     type=click.Path(dir_okay=False, path_type=Path),
     help="File for lines that are no documents; without it the first of them ends the run.",
@@ -76,12 +85,15 @@ Exit codes:
     is_flag=True,
     help="Print the summary as JSON: to standard output with -o, else to standard error.",
 )
-@settings_options("input", "fingerprint")
+@settings_options("input", "fingerprint", "redis")
+@click.pass_context
 def run(
+    context: click.Context,
     *,
     inputs: tuple[Path, ...],
     output: Path,
     state: Path | None,
+    redis: bool,
     dead_letters: Path | None,
     line_format: str,
     quiet: bool,
@@ -93,14 +105,19 @@ def run(
     INPUT is a file of JSON lines (plain, gzip or zstd), or - for standard input. Each line is
     written back in order, unchanged but for a `dedup` object with the status (original,
     exact_duplicate or near_duplicate), the id of its duplicate group and the id of its original.
-    A run with --state may be killed at any moment and made again: it gives the same annotations.
+    A run with --state or --redis may be killed at any moment and made again: it gives the same
+    annotations.
     """
+    redis = redis or context.get_parameter_source("redis_url") is ParameterSource.COMMANDLINE
+    if redis and state is not None:
+        msg = "--state and --redis name two places for the originals. Name one."
+        raise click.UsageError(msg)
     if dead_letters is not None and dead_letters.resolve() == output.resolve():
         msg = "--output and --dead-letters name the same file. Name two."
         raise click.UsageError(msg)
     lines: LineFormat = TextLines() if line_format == "text" else JsonLines(settings)
     with ExitStack() as stack:
-        deduplicator = stack.enter_context(Deduplicator(settings, state=state))
+        deduplicator = stack.enter_context(_open(settings, state, redis=redis))
         write = stack.enter_context(open_output(output)).write
         set_aside = None
         if dead_letters is not None:
@@ -113,6 +130,15 @@ def run(
         click.echo(msgspec.json.encode(summary), err=output == STANDARD)
     elif not quiet:
         click.echo(_sentences(summary), err=True)
+
+
+def _open(settings: Settings, state: Path | None, *, redis: bool) -> Deduplicator:
+    if not redis:
+        return Deduplicator(settings, state=state)
+    # Imported here because a run on files does without the client.
+    from stream_dedup.index.redis import RedisIndex  # noqa: PLC0415
+
+    return Deduplicator(settings, index=RedisIndex.connect(settings))
 
 
 def _all_lines(inputs: tuple[Path, ...], progress: Callable[[int], None]) -> Iterator[Line]:

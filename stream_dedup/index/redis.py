@@ -126,19 +126,21 @@ class _Claiming:
     def run(self) -> list[Attachment | None]:
         """Return an attachment for each duplicate, None for each original.
 
-        A document that shares a key with an earlier one of the batch first looks for an original
-        that exists already. Of the others, those near an earlier one must wait for its fate. So
-        they go in waves: first those that depend on none; then whoever is near a new original is
-        its duplicate, and those whose earlier neighbours all turned out to be duplicates are the
-        next wave.
+        A document that shares no key with an earlier one of the batch depends on none of them, so
+        these are registered first. The others then look for an original. Of those that find none,
+        the ones near an earlier one must wait for its fate. So they go in waves: first those that
+        depend on none; then whoever is near a new original is its duplicate, and those whose
+        earlier neighbours all turned out to be duplicates are the next wave.
         """
         rows = np.flatnonzero(~self._batch.prints.empty)
         leaders = exact_leaders(self._batch, rows, windowed=self._index.windowed)
         distinct = rows[leaders == rows]
         # Ids grow with the rows, whichever wave a row goes in, so the earliest stays the earliest.
         claims = self._mint(len(self._batch))
+        shares = shares_earlier(self._batch.prints.keys[distinct])
+        self._register(distinct[~shares], claims)
         # Most of a viral post's copies end here, before any two of them are compared.
-        self._look(distinct[shares_earlier(self._batch.prints.keys[distinct])], claims)
+        self._look(distinct[shares], claims)
         distinct = np.array([r for r in distinct.tolist() if r not in self._outcomes], np.int64)
         neighbours = self._neighbours(distinct)
         free = [row for row in distinct.tolist() if row not in neighbours]
@@ -146,6 +148,12 @@ class _Claiming:
         while neighbours:
             wave = self._attach_to_neighbours(neighbours)
             if wave:
+                # They are near a duplicate, so probably near its original, which has come since
+                # they looked. Without this a new viral post would go one copy at a time.
+                self._look(np.array(sorted([*wave, *neighbours]), np.int64), claims)
+                for row in neighbours.keys() & self._outcomes.keys():
+                    del neighbours[row]
+                wave = [row for row in wave if row not in self._outcomes]
                 self._register(np.array(wave, np.int64), claims)
         return self._attachments(dict(zip(rows.tolist(), leaders.tolist(), strict=True)))
 

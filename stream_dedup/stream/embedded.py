@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Protocol
 
 import msgspec
 
 from stream_dedup.deduplicator import Deduplicator
-from stream_dedup.errors import InputError
+from stream_dedup.errors import InputError, ServiceError
 from stream_dedup.stream.files import Line
 from stream_dedup.stream.messages import Poison
+from stream_dedup.stream.patience import Patience
 from stream_dedup.types import Decision, Document, DocumentId, Status
+
+log = logging.getLogger(__name__)
 
 #: Lines decided, and made durable in a state file, together.
 BATCH_LINES = 1024
@@ -110,11 +114,12 @@ class Run:
 
         Raises:
             InputError: a line is no document, and there is nowhere to set it aside.
+            ServiceError: the index stays out of reach.
         """
         stream = iter(lines)
         while batch := list(islice(stream, BATCH_LINES)):
             decoded = list(self._decoded(batch))
-            decisions = self._deduplicator.decide([document for _, document in decoded])
+            decisions = self._decide([document for _, document in decoded])
             encode = self._lines.encode
             self._write(
                 b"".join(
@@ -140,6 +145,15 @@ class Run:
             documents_per_second=round(documents / max(seconds, 1e-9)),
             configuration=self._deduplicator.configuration,
         )
+
+    def _decide(self, documents: Sequence[Document]) -> list[Decision]:
+        patience = Patience(time)
+        while True:
+            try:
+                return self._deduplicator.decide(documents)
+            except ServiceError as error:
+                log.warning("the index is out of reach, trying again: %s", error)
+                patience.wait(error)
 
     def _decoded(self, batch: Iterable[Line]) -> Iterator[tuple[Line, Document]]:
         for line in batch:

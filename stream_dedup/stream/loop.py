@@ -36,6 +36,7 @@ from stream_dedup.stream.messages import (
     Poison,
     Reason,
 )
+from stream_dedup.stream.patience import Clock, Patience
 from stream_dedup.stream.transport import (
     Output,
     Partition,
@@ -48,26 +49,8 @@ from stream_dedup.types import Decision, Document, Status
 
 log = logging.getLogger(__name__)
 
-#: Time for which a batch is tried again before the process gives up. Far below the five minutes
-#: after which Kafka takes a member that does not poll for dead.
-GIVE_UP_SECONDS = 60.0
-#: First and longest pause between two tries.
-BACKOFF = (0.1, 5.0)
 #: Time between two readings of the consumer lag.
 LAG_INTERVAL = 1.0
-
-
-class Clock(Protocol):
-    """The time, and waiting; the ``time`` module is one."""
-
-    def monotonic(self) -> float:
-        """Return seconds that never go back."""
-
-    def time(self) -> float:
-        """Return seconds since the epoch."""
-
-    def sleep(self, seconds: float, /) -> None:
-        """Wait."""
 
 
 class Decides(Protocol):
@@ -120,7 +103,7 @@ class Loop:
             metrics.dead_letters_total.labels(str(reason))
         #: Outputs that the broker refused for good, by input position: what it said.
         self._refused: dict[Position, str] = {}
-        self._failures = _Patience(clock)
+        self._failures = Patience(clock)
         self._lag_read = float("-inf")
         self._lag_known: set[Partition] = set()
 
@@ -190,7 +173,7 @@ class Loop:
 
     def _decide(self, documents: Sequence[Document]) -> list[Decision] | None:
         """Decide, again and again while the index is away; None when asked to stop meanwhile."""
-        patience = _Patience(self._clock)
+        patience = Patience(self._clock)
         while documents:
             try:
                 return self._deduplicator.decide(documents)
@@ -276,31 +259,3 @@ class Loop:
         now = self._clock.monotonic()
         metrics.stage_seconds[stage].inc(now - since)
         return now
-
-
-class _Patience:
-    """Growing pauses, up to a point."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self.reset()
-
-    def reset(self) -> None:
-        """Begin anew: it works again."""
-        self._began: float | None = None
-        self._pause = BACKOFF[0]
-
-    def wait(self, error: Exception) -> None:
-        """Wait a little.
-
-        Raises:
-            ServiceError: it has been too long; caused by ``error``.
-        """
-        now = self._clock.monotonic()
-        if self._began is None:
-            self._began = now
-        if now - self._began >= GIVE_UP_SECONDS:
-            msg = f"No batch could be finished for {GIVE_UP_SECONDS:.0f} s: {error}"
-            raise ServiceError(msg) from error
-        self._clock.sleep(self._pause)
-        self._pause = min(2 * self._pause, BACKOFF[1])

@@ -16,8 +16,9 @@ from prometheus_client import REGISTRY, CollectorRegistry, Histogram
 from stream_dedup import metrics
 from stream_dedup.errors import ServiceError
 from stream_dedup.settings import Settings
-from stream_dedup.stream.loop import GIVE_UP_SECONDS, Loop
+from stream_dedup.stream.loop import Loop
 from stream_dedup.stream.messages import Reason
+from stream_dedup.stream.patience import GIVE_UP_SECONDS
 from stream_dedup.stream.transport import Output, Partition, Position, PublishError, Record
 from stream_dedup.types import Decision, Document, Method, Status
 

@@ -1,0 +1,54 @@
+"""Growing pauses while a service is out of reach, up to a point."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from stream_dedup.errors import ServiceError
+
+#: Time for which a batch is tried again before the process gives up. Far below the five minutes
+#: after which Kafka takes a member that does not poll for dead.
+GIVE_UP_SECONDS = 60.0
+#: First and longest pause between two tries.
+BACKOFF = (0.1, 5.0)
+
+
+class Clock(Protocol):
+    """The time, and waiting; the ``time`` module is one."""
+
+    def monotonic(self) -> float:
+        """Return seconds that never go back."""
+
+    def time(self) -> float:
+        """Return seconds since the epoch."""
+
+    def sleep(self, seconds: float, /) -> None:
+        """Wait."""
+
+
+class Patience:
+    """Waits between tries, and gives up when they have gone on for too long."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin anew: it works again."""
+        self._began: float | None = None
+        self._pause = BACKOFF[0]
+
+    def wait(self, error: Exception) -> None:
+        """Wait a little.
+
+        Raises:
+            ServiceError: it has been too long; caused by ``error``.
+        """
+        now = self._clock.monotonic()
+        if self._began is None:
+            self._began = now
+        if now - self._began >= GIVE_UP_SECONDS:
+            msg = f"No batch could be finished for {GIVE_UP_SECONDS:.0f} s: {error}"
+            raise ServiceError(msg) from error
+        self._clock.sleep(self._pause)
+        self._pause = min(2 * self._pause, BACKOFF[1])
