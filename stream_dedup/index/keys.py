@@ -25,6 +25,7 @@ _MEMBERS = 16
 _RECORDS = 64
 _KEY = np.uint64(0x5851F42D4C957F2D)
 
+_DIGITS = np.array([b"%04d" % number for number in range(10_000)])
 _HEX = np.frombuffer(b"".join(b"%02x" % byte for byte in range(256)), "S2")
 
 
@@ -89,7 +90,7 @@ class Layout(NamedTuple):
         mixed = finalize((tables << np.uint64(32)) | names, _KEY)
         return Places(
             self._suffixes(names),
-            scores.astype(np.float64),
+            _decimal(scores),
             (mixed % np.uint64(self.partitions)).astype(np.int64),
         )
 
@@ -114,17 +115,27 @@ class Layout(NamedTuple):
         return spelled.view(f"S{width}").reshape(names.shape)
 
 
+def _decimal(numbers: npt.NDArray[np.uint64]) -> npt.NDArray[np.bytes_]:
+    """Spell numbers below 10^16, such as those below 2^53, in 16 digits."""
+    spelled = np.empty((*numbers.shape, 4), "S4")
+    for place in (3, 2, 1, 0):
+        numbers, last = np.divmod(numbers, np.uint64(10_000))
+        spelled[..., place] = _DIGITS[last.astype(np.intp)]
+    return spelled.view("S16").reshape(numbers.shape)
+
+
 class Places(NamedTuple):
     """Where table keys are kept, each (documents, tables).
 
     Attributes:
         suffixes: key names after the partition tag.
-        scores: float64, whole numbers.
+        scores: whole numbers in 16 decimal digits, so that the server need not print them: it takes
+            a score as text only, and to print one costs it as much as a small sorted set.
         partitions: int64.
     """
 
     suffixes: npt.NDArray[np.bytes_]
-    scores: npt.NDArray[np.float64]
+    scores: npt.NDArray[np.bytes_]
     partitions: npt.NDArray[np.int64]
 
 

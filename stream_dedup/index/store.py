@@ -53,10 +53,10 @@ class RedisStore:
         self.wait_ms = int(settings.wait_timeout * 1000)
         width = f"S{layout.suffix_width}"
         self.probe_row = np.dtype(
-            [("suffix", width), ("score", "<f8"), ("claim", ">u8"), ("mode", "u1")]
+            [("suffix", width), ("score", "S16"), ("claim", ">u8"), ("mode", "u1")]
         )
         self.page_row = np.dtype(
-            [("suffix", width), ("score", "<f8"), ("claim", ">u8"), ("after", ">u8")]
+            [("suffix", width), ("score", "S16"), ("claim", ">u8"), ("after", ">u8")]
         )
         self.withdraw_row = np.dtype([("suffix", width), ("claim", ">u8")])
 

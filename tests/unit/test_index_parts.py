@@ -74,7 +74,7 @@ class TestLayout:
         assert self.layout.set_bits == 16
         spelled = [suffix.decode() for suffix in places.suffixes[0]]
         assert spelled == ["t00:0d15", "t01:d5e6", "t02:000f"]
-        assert places.scores[0].tolist() == [0x13C4D5E6F7, 0x1EF, 0]
+        assert [int(score) for score in places.scores[0]] == [0x13C4D5E6F7, 0x1EF, 0]
 
     def test_key_and_score_together_are_the_table_key(self) -> None:
         rng = np.random.Generator(np.random.PCG64(1))

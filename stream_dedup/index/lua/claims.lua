@@ -51,18 +51,19 @@ function Sightings:packed()
   return { table.concat(self.found), table.concat(self.more) }
 end
 
--- probe NS:{P}: rows limit width -> sightings. A row: key suffix (width bytes), score f64, claim id,
--- mode u8. Returns the other claims at the score, oldest first; mode 1 inserts the row's claim when
--- there is none, mode 2 always, mode 0 never.
+-- probe NS:{P}: rows limit width -> sightings. A row: key suffix (width bytes), score (16 decimal
+-- digits), claim id, mode u8. Returns the other claims at the score, oldest first; mode 1 inserts the
+-- row's claim when there is none, mode 2 always, mode 0 never.
 local function probe(keys, args)
   local call, _, unpack, sub = tools()
   local prefix, rows, limit, width = keys[1], args[1], tonumber(args[2]), tonumber(args[3])
   local sightings = Sightings.new(limit)
-  for at = 1, #rows, width + 17 do
+  -- Two more: one may be a row's own, and one tells that there are more.
+  local most = tostring(limit + 2)
+  for at = 1, #rows, width + 25 do
     local key = prefix .. sub(rows, at, at + width - 1)
-    local score, claim, mode = unpack('<dc8B', rows, at + width)
-    -- Two more: one may be the row's own, and one tells that there are more.
-    local members = call('ZRANGEBYSCORE', key, score, score, 'LIMIT', 0, limit + 2)
+    local score, claim, mode = unpack('<c16c8B', rows, at + width)
+    local members = call('ZRANGEBYSCORE', key, score, score, 'LIMIT', '0', most)
     local others = sightings:add(members, claim)
     if mode == 2 or (mode == 1 and others == 0) then
       call('ZADD', key, score, claim)
@@ -72,14 +73,15 @@ local function probe(keys, args)
 end
 
 -- page NS:{P}: rows limit width -> sightings, of the claims that come after one that was sighted.
--- A row: key suffix (width bytes), score f64, claim id, the claim id after which to go on.
+-- A row: key suffix (width bytes), score (16 decimal digits), claim id, the claim id after which to
+-- go on.
 local function page(keys, args)
   local call, _, unpack, sub = tools()
   local prefix, rows, limit, width = keys[1], args[1], tonumber(args[2]), tonumber(args[3])
   local sightings = Sightings.new(limit)
-  for at = 1, #rows, width + 24 do
+  for at = 1, #rows, width + 32 do
     local key = prefix .. sub(rows, at, at + width - 1)
-    local score, claim, after = unpack('<dc8c8', rows, at + width)
+    local score, claim, after = unpack('<c16c8c8', rows, at + width)
     -- It may have gone meanwhile. Its place tells where to go on, so it is put there for a moment.
     local gone = call('ZADD', key, 'NX', score, after) == 1
     local first = call('ZRANK', key, after) + 1
@@ -87,9 +89,9 @@ local function page(keys, args)
     if gone then
       call('ZREM', key, after)
     end
-    local members = {}
+    local members, same = {}, tonumber(score)
     for i = 1, #scored, 2 do
-      if tonumber(scored[i + 1]) ~= score then
+      if tonumber(scored[i + 1]) ~= same then
         break
       end
       members[#members + 1] = scored[i]
