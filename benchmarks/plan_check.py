@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.report import Report, Row, Table, arguments, columns, progress, run
-from stream_dedup.fingerprint.fingerprinter import FingerprintMethod, Fingerprints
-from stream_dedup.fingerprint.minhash import SIGNATURE_VALUES, MinHash
+from stream_dedup.fingerprint.banding import SIGNATURE_VALUES
+from stream_dedup.fingerprint.fingerprinter import FingerprintMethod, Fingerprints, method_of
 from stream_dedup.fingerprint.simhash import SimHash
 from stream_dedup.index.base import IndexBatch
 from stream_dedup.index.claims import Fate, Mode
@@ -100,8 +100,8 @@ def checked_designs() -> list[tuple[Settings, Design]]:
 
 def predicted(settings: Settings, design: Design, originals: int) -> Plan:
     """Return the plan."""
-    method = MinHash if settings.method is Method.MINHASH else SimHash
-    return predict(design, Load(originals, method.sketch_bytes, ID_BYTES, memory=10**15))
+    load = Load(originals, method_of(settings).sketch_bytes, ID_BYTES, memory=10**15)
+    return predict(design, load)
 
 
 def measure(
@@ -111,8 +111,7 @@ def measure(
     layout = {"redis_url": server.url, "expected_originals": originals}
     settings = settings.model_copy(update={**design.settings, **layout})
     index = RedisIndex.connect(settings)
-    method = SimHash(settings) if settings.method is Method.SIMHASH else MinHash(settings)
-    documents = RandomDocuments(method)
+    documents = RandomDocuments(method_of(settings))
     before = _memory(index)
     for batch in documents.batches(originals):
         _register(index, batch)

@@ -13,7 +13,7 @@ from stream_dedup.index.base import Attachment, Index, duplicate_id, index_batch
 from stream_dedup.index.memory import MemoryIndex
 from stream_dedup.index.state import StateFile
 from stream_dedup.settings import Settings
-from stream_dedup.types import Decision, Document, Method, Status
+from stream_dedup.types import Decision, Document, Status
 
 
 class Deduplicator:
@@ -110,13 +110,12 @@ class Deduplicator:
                 self.settings.method,
                 self.configuration,
             )
-        is_minhash = self.settings.method is Method.MINHASH
         return Decision(
             Status.EXACT_DUPLICATE if attachment.exact else Status.NEAR_DUPLICATE,
             duplicate_id(attachment.original_id, attachment.digest),
             attachment.original_id,
             self.settings.method,
             self.configuration,
-            similarity=round(attachment.score, 4) if is_minhash else None,
-            hamming_distance=None if is_minhash else int(attachment.score),
+            similarity=attachment.score.similarity,
+            hamming_distance=attachment.score.hamming_distance,
         )

@@ -10,11 +10,12 @@ import numpy as np
 
 from stream_dedup.deduplicator import Deduplicator
 from stream_dedup.fingerprint.fingerprinter import Fingerprints
-from stream_dedup.fingerprint.simhash import simhash
+from stream_dedup.fingerprint.simhash import SimHash
 from stream_dedup.index.base import index_batch
 from stream_dedup.index.memory import MemoryIndex
+from stream_dedup.settings import Settings
 from stream_dedup.text.normalize import nfkc_casefold
-from stream_dedup.types import Document, DocumentId, Method
+from stream_dedup.types import Document, DocumentId, Method, Score
 
 #: Differences that an explanation shows, and characters of each.
 _DIFFERENCES = 5
@@ -29,8 +30,9 @@ class Comparison(msgspec.Struct, frozen=True):
         shingles_in_common: how many they share.
         resemblance: shared / all distinct shingles, exact (Broder 1997).
         containment: share of each one's shingles that the other has, exact.
-        estimated_resemblance: from the MinHash sketches (MinHash only).
-        hamming_distance: differing bits of their SimHash fingerprints, of 64.
+        estimated_resemblance: from the MinHash sketches (not for SimHash).
+        hamming_distance: differing bits of their SimHash fingerprints.
+        simhash_bits: bits of these.
         tables_hit: tables in which they share a key.
         tables: number of tables.
         exact: whether the normalised texts are equal.
@@ -45,6 +47,7 @@ class Comparison(msgspec.Struct, frozen=True):
     containment: tuple[float, float]
     estimated_resemblance: float | None
     hamming_distance: int
+    simhash_bits: int
     tables_hit: list[int]
     tables: int
     exact: bool
@@ -59,7 +62,7 @@ class Sighting(msgspec.Struct, frozen=True):
     Attributes:
         original_id: its document id.
         tables_hit: number of tables in which they share a key.
-        score: estimated resemblance, or Hamming distance.
+        score: estimated resemblance, or Hamming distance (SimHash).
         near: whether it passes verification.
     """
 
@@ -79,28 +82,27 @@ def compare(deduplicator: Deduplicator, left: str, right: str) -> Comparison:
         for text in (0, 1)
     ]
     common, union = len(sets[0] & sets[1]), len(sets[0] | sets[1])
-    score, near = (
-        column[0]
-        for column in fingerprinter.method.compare(prints.sketches[:1], prints.sketches[1:])
-    )
+    sketches = prints.sketches[:1], prints.sketches[1:]
+    compared, near = (column[0] for column in fingerprinter.method.compare(*sketches))
+    score = fingerprinter.method.scores(*sketches)[0]
+    unrounded = score if score.similarity is None else score._replace(similarity=float(compared))
     hit = np.flatnonzero(prints.keys[0] == prints.keys[1]).tolist()
     exact = prints.digests[0] == prints.digests[1]
     empty = bool(prints.empty.any())
-    fingerprints = simhash(shingles)
+    fingerprints = SimHash(settings).sketches(shingles)
     return Comparison(
         shingles=(len(sets[0]), len(sets[1])),
         shingles_in_common=common,
         resemblance=_share(common, union),
         containment=(_share(common, len(sets[0])), _share(common, len(sets[1]))),
-        estimated_resemblance=(
-            round(float(score), 4) if settings.method is Method.MINHASH else None
-        ),
-        hamming_distance=int(np.bitwise_count(fingerprints[0] ^ fingerprints[1])),
+        estimated_resemblance=score.similarity,
+        hamming_distance=int(np.bitwise_count(fingerprints[0] ^ fingerprints[1]).sum()),
+        simhash_bits=settings.simhash_bits,
         tables_hit=hit,
         tables=prints.keys.shape[1],
         exact=exact and not empty,
         match=bool(near and hit) and not empty,
-        reason=_reason(deduplicator, prints, len(hit), float(score)),
+        reason=_reason(settings, prints, len(hit), unrounded, near=bool(near)),
         differences=list(_differences(left, right)),
     )
 
@@ -128,7 +130,7 @@ def look_up(deduplicator: Deduplicator, text: str) -> list[Sighting]:
         Sighting(index.originals.ids[row], hits[row], round(float(score), 4), bool(is_near))
         for row, score, is_near in zip(rows.tolist(), scores, near, strict=True)
     ]
-    sign = -1 if deduplicator.settings.method is Method.MINHASH else 1
+    sign = 1 if deduplicator.settings.method is Method.SIMHASH else -1
     return sorted(sightings, key=lambda sighting: (sign * sighting.score, -sighting.tables_hit))
 
 
@@ -136,26 +138,32 @@ def _share(part: int, whole: int) -> float:
     return round(part / whole, 4) if whole else 0.0
 
 
-def _reason(deduplicator: Deduplicator, prints: Fingerprints, hits: int, score: float) -> str:
+def _reason(
+    settings: Settings, prints: Fingerprints, hits: int, score: Score, *, near: bool
+) -> str:
     if prints.empty.any():
         return "A text with nothing left after normalisation never matches."
     if prints.digests[0] == prints.digests[1]:
         return "The normalised texts are equal: an exact duplicate."
     if not hits:
         return "They share no table key, so neither is a candidate of the other."
-    settings = deduplicator.settings
-    if settings.method is Method.MINHASH:
-        near = score >= settings.threshold
-        relation = "reaches" if near else "is below"
-        rule = (
-            f"the estimated resemblance {score:.3f} {relation} the threshold {settings.threshold}"
+    rules = []
+    if score.similarity is not None:
+        relation = "reaches" if score.similarity >= settings.threshold else "is below"
+        rules.append(
+            f"the estimated resemblance {score.similarity:.3f} {relation} the threshold "
+            f"{settings.threshold}"
         )
-    else:
-        near = score <= settings.hamming
-        relation = "within" if near else "beyond"
-        rule = f"the Hamming distance {score:.0f} is {relation} {settings.hamming}"
+    if score.hamming_distance is not None:
+        relation = "within" if score.hamming_distance <= settings.hamming else "beyond"
+        rules.append(
+            f"the Hamming distance {score.hamming_distance} is {relation} {settings.hamming}"
+        )
+    if settings.method is Method.FUSED:
+        rules[-1] += f" (which counts from a resemblance of {settings.fused_resemblance} on)"
     ending = "a near duplicate" if near else "no match"
-    return f"They share {hits} table {'key' if hits == 1 else 'keys'} and {rule}: {ending}."
+    keys = "key" if hits == 1 else "keys"
+    return f"They share {hits} table {keys} and {' and '.join(rules)}: {ending}."
 
 
 def _differences(left: str, right: str) -> Iterator[tuple[str, str]]:

@@ -40,6 +40,9 @@ ENV_PREFIX = "STREAM_DEDUP_"
 #: A table's number is one byte in the keys of a Redis index.
 MAX_TABLES = 256
 
+#: Beyond this distance 64-bit fingerprints of unrelated texts begin to meet.
+MAX_HAMMING_64 = 8
+
 #: Blocks beyond hamming when ``blocks`` is 0: two-block prefixes (25 bits for hamming 3) in
 #: C(hamming + 2, 2) tables; hamming + 1 blocks would leave prefixes of one block (16 bits).
 EXTRA_BLOCKS = 2
@@ -71,6 +74,11 @@ def _check_shingle(value: str) -> str:
     raise ValueError(msg)
 
 
+def _number(value: object) -> object:
+    """Read the number that a flag or an environment variable has as a string."""
+    return int(value) if isinstance(value, str) and value.strip().isdecimal() else value
+
+
 Duration = Annotated[float, BeforeValidator(parse_duration), Field(gt=0, allow_inf_nan=False)]
 Shingle = Annotated[str, AfterValidator(_check_shingle)]
 
@@ -98,7 +106,9 @@ class Settings(BaseModel):
     )
 
     # How documents are compared. These make up the configuration version of an index.
-    method: Method = _setting(Method.MINHASH, "fingerprint", "Fingerprint: minhash or simhash.")
+    method: Method = _setting(
+        Method.MINHASH, "fingerprint", "Fingerprint: minhash, simhash or fused."
+    )
     threshold: float = _setting(
         0.8,
         "fingerprint",
@@ -106,8 +116,39 @@ class Settings(BaseModel):
         ge=0.3,
         le=1.0,
     )
+    minhash: Literal["one-permutation", "classic"] = _setting(
+        "one-permutation",
+        "fingerprint",
+        "How MinHash values are made: one-permutation hashing, or 128 universal hash functions.",
+    )
     hamming: int = _setting(
-        3, "fingerprint", "Differing bits up to which SimHash calls two documents near.", ge=0, le=8
+        3,
+        "fingerprint",
+        "Differing bits up to which SimHash calls two documents near; of 64 bits, at most 8.",
+        ge=0,
+        le=16,
+    )
+    simhash_bits: Annotated[Literal[64, 128], BeforeValidator(_number)] = _setting(
+        64, "fingerprint", "Bits of a SimHash."
+    )
+    weights: Literal["one", "tf", "tfidf"] = _setting(
+        "tf",
+        "fingerprint",
+        "How much a shingle counts in a SimHash: once, as often as it occurs, or that times its "
+        "inverse document frequency (see frequencies_file).",
+    )
+    frequencies_file: Path | None = _setting(
+        None,
+        "fingerprint",
+        "File of document frequencies for weights tfidf; made by stream-dedup learn frequencies.",
+    )
+    fused_resemblance: float = _setting(
+        0.6,
+        "fingerprint",
+        "Resemblance that the method fused wants of two documents that are within hamming but "
+        "below the threshold.",
+        ge=0.0,
+        le=1.0,
     )
     shingle: Shingle = _setting(
         "word:3", "fingerprint", "Shingle unit and size: word:1 to word:8, char:2 to char:16."
@@ -255,7 +296,23 @@ class Settings(BaseModel):
         return self
 
     @model_validator(mode="after")
+    def _weights_are_known(self) -> Settings:
+        if self.weights == "tfidf" and self.frequencies_file is None:
+            msg = (
+                "weights is tfidf, but no frequencies_file is set; make one with stream-dedup "
+                "learn frequencies"
+            )
+            raise ValueError(msg)
+        return self
+
+    @model_validator(mode="after")
     def _blocks_fit(self) -> Settings:
+        if self.simhash_bits == 64 and self.hamming > MAX_HAMMING_64:
+            msg = (
+                f"hamming can be at most {MAX_HAMMING_64} for a SimHash of 64 bits, and is "
+                f"{self.hamming}; lower it, or take simhash_bits 128"
+            )
+            raise ValueError(msg)
         for name in ("blocks", "inner_blocks"):
             if 0 < getattr(self, name) <= self.hamming:
                 msg = f"{name} must be 0 or more than hamming, which is {self.hamming}"

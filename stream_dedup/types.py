@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import NamedTuple
 
 import msgspec
 
@@ -15,6 +16,7 @@ class Method(StrEnum):
 
     MINHASH = "minhash"
     SIMHASH = "simhash"
+    FUSED = "fused"
 
 
 class Status(StrEnum):
@@ -43,6 +45,18 @@ class Document(msgspec.Struct, frozen=True):
     source: str = ""
 
 
+class Score(NamedTuple):
+    """How near two documents are, as far as their sketches tell.
+
+    Attributes:
+        similarity: estimated resemblance, 0 to 1; None for SimHash.
+        hamming_distance: differing fingerprint bits; None for MinHash.
+    """
+
+    similarity: float | None = None
+    hamming_distance: int | None = None
+
+
 class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
     """What was decided about one document. Its JSON form is the ``dedup`` annotation.
 
@@ -50,10 +64,10 @@ class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
         status: original, exact duplicate (same normalised text) or near duplicate.
         duplicate_id: name of the duplicate group, 24 hexadecimal digits; stable under replay.
         original_id: id of the document that the group began with (its own id for an original).
-        method: ``minhash`` or ``simhash``.
+        method: ``minhash``, ``simhash`` or ``fused``.
         configuration: version of the fingerprint configuration, 16 hexadecimal digits.
-        similarity: estimated resemblance to the original, 0 to 1 (duplicates, MinHash only).
-        hamming_distance: differing fingerprint bits (duplicates, SimHash only).
+        similarity: estimated resemblance to the original, 0 to 1 (duplicates, not by SimHash).
+        hamming_distance: differing fingerprint bits (duplicates, not by MinHash).
         decided_at: time of the decision, RFC 3339 in UTC (set by the Kafka worker only, because
             a run over a file must give the same bytes twice).
     """

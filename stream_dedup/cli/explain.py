@@ -111,7 +111,7 @@ def _comparison(found: Comparison) -> str:
         + ("" if estimated is None else f", {estimated:.4f} estimated"),
         "containment": "{:.4f} of the first in the second, {:.4f} of the second in the "
         "first".format(*found.containment),
-        "Hamming distance": f"{found.hamming_distance} of 64 bits (SimHash)",
+        "Hamming distance": f"{found.hamming_distance} of {found.simhash_bits} bits (SimHash)",
         "table keys shared": f"{len(found.tables_hit)} of {found.tables}",
     }
     lines = [f"{'Match' if found.match else 'No match'}. {found.reason}"]

@@ -11,6 +11,7 @@ from stream_dedup import __version__
 from stream_dedup.cli.audit import audit_command
 from stream_dedup.cli.explain import explain
 from stream_dedup.cli.generate import generate
+from stream_dedup.cli.learn import learn
 from stream_dedup.cli.plan import plan
 from stream_dedup.cli.run import run
 from stream_dedup.cli.settings import settings
@@ -61,7 +62,7 @@ def cli() -> None:
     """Find near-duplicate documents in a stream."""
 
 
-for command in (run, explain, worker, plan, generate, audit_command, settings):
+for command in (run, explain, worker, learn, plan, generate, audit_command, settings):
     cli.add_command(command)
 
 

@@ -11,8 +11,8 @@ import click
 import msgspec
 
 from stream_dedup.errors import SettingsError
-from stream_dedup.fingerprint.minhash import SIGNATURE_VALUES, MinHash
-from stream_dedup.fingerprint.simhash import SimHash
+from stream_dedup.fingerprint.banding import SIGNATURE_VALUES
+from stream_dedup.fingerprint.fingerprinter import method_of
 from stream_dedup.settings import Settings, load_settings
 from stream_dedup.tables.plan import (
     CURVE,
@@ -20,6 +20,7 @@ from stream_dedup.tables.plan import (
     Design,
     Load,
     Plan,
+    fused_designs,
     minhash_designs,
     predict,
     recommend,
@@ -31,6 +32,11 @@ _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT])(i?)B?", re.IGNORECASE)
 _POWERS = {"K": 1, "M": 2, "G": 3, "T": 4}
 _LEAST, _MOST = 1_000, 10_000_000_000
 _LARGEST = 1e15
+
+#: What says when documents are near; those that few ever set are named only when they are.
+_MINHASH_LIMITS = ("threshold", "recall", "minhash")
+_SIMHASH_LIMITS = ("hamming", "simhash_bits")
+_NAMED_IF_SET = ("minhash", "simhash_bits")
 
 _EPILOG = """\b
 Examples:
@@ -90,6 +96,8 @@ def _size(_context: click.Context, _option: click.Parameter, value: str) -> int:
     "--method", type=click.Choice([method.value for method in Method]), help="Fingerprint."
 )
 @click.option("--hamming", type=int, help="SimHash: differing bits up to which documents are near.")
+@click.option("--simhash-bits", type=click.Choice(["64", "128"]), help="SimHash: its bits.")
+@click.option("--minhash", type=click.Choice(["one-permutation", "classic"]), help="MinHash: kind.")
 @click.option("--threshold", type=float, help="MinHash: resemblance from which they are near.")
 @click.option("--recall", type=float, help="MinHash: share of pairs at the threshold to be found.")
 @click.option(
@@ -162,13 +170,16 @@ def _settings(limits: dict[str, Any], originals: int, config: Path | None) -> Se
 
 
 def _sketch_bytes(settings: Settings) -> int:
-    return MinHash.sketch_bytes if settings.method is Method.MINHASH else SimHash.sketch_bytes
+    # A file of document frequencies, which no plan depends on, need not be at hand.
+    return method_of(settings.model_copy(update={"weights": "tf"})).sketch_bytes
 
 
 def _designs(settings: Settings) -> list[Design]:
+    blocks = simhash_designs(settings.hamming, settings.simhash_bits)
     if settings.method is Method.SIMHASH:
-        return simhash_designs(settings.hamming)
-    return minhash_designs(settings.threshold, settings.recall, SIGNATURE_VALUES)
+        return blocks
+    bands = minhash_designs(settings.threshold, settings.recall, SIGNATURE_VALUES)
+    return bands if settings.method is Method.MINHASH else fused_designs(bands, blocks)
 
 
 def _described(
@@ -181,21 +192,24 @@ def _described(
         "memory_bytes_per_shard": memory,
         "filled_to": FILL,
         "designs": [
-            {"design": number, **_facts(plan)} for number, plan in enumerate(plans, start=1)
+            {"design": number, **_facts(plan, settings)}
+            for number, plan in enumerate(plans, start=1)
         ],
         "recommended": at + 1,
         "reason": reason,
     }
 
 
-def _facts(plan: Plan) -> dict[str, Any]:
+def _facts(plan: Plan, settings: Settings) -> dict[str, Any]:
     design = plan.design
+    rates = design.rates(settings.threshold)
     facts: dict[str, Any] = {
         "name": design.name,
         "tables": design.tables,
         "prefix_bits": sorted(set(design.prefix_bits)),
         "recall": design.recall,
         "recall_curve": {f"{at:g}": design.recall_at(at) for at in CURVE},
+        "rates": rates and rates._asdict(),
         "candidates_per_probe": plan.candidates_per_probe,
         "candidates_per_document": plan.candidates_per_document,
         "bytes_per_original": plan.bytes_per_original,
@@ -209,17 +223,23 @@ def _facts(plan: Plan) -> dict[str, Any]:
         "settings": design.settings,
     }
     if design.bands is None:
-        del facts["recall_curve"]
+        del facts["recall_curve"], facts["rates"]
     return facts
 
 
 def _limit(settings: Settings) -> dict[str, Any]:
     """Return the method and what it counts as near, by setting name."""
-    names = {Method.SIMHASH: ("hamming",), Method.MINHASH: ("threshold", "recall")}
-    return {
-        "method": settings.method.value,
-        **{name: getattr(settings, name) for name in names[settings.method]},
+    described: dict[str, Any] = {"method": settings.method.value}
+    names = {
+        Method.SIMHASH: _SIMHASH_LIMITS,
+        Method.MINHASH: _MINHASH_LIMITS,
+        Method.FUSED: _MINHASH_LIMITS + _SIMHASH_LIMITS,
     }
+    for name in names[settings.method]:
+        value = getattr(settings, name)
+        if name not in _NAMED_IF_SET or value != Settings.model_fields[name].default:
+            described[name] = value
+    return described
 
 
 def _shown(
@@ -234,18 +254,24 @@ def _shown(
     ]
     lines += _aligned([_HEADER, *(_row(number, plan) for number, plan in enumerate(plans, 1))])
     if plans[0].design.bands:
-        lines += ["", "share of pairs found, by resemblance"]
-        lines += _aligned(
-            [
-                ["design", *(f"{resemblance:g}" for resemblance in CURVE)],
-                *(
-                    [str(number), *(f"{plan.design.recall_at(x):.4f}" for x in CURVE)]
-                    for number, plan in enumerate(plans, 1)
-                ),
-            ]
-        )
+        lines += _band_lines(settings.threshold, plans)
     lines += ["", f"Recommended: design {at + 1}, {plans[at].design.name}. {reason}"]
     return lines + _warnings(plans[at])
+
+
+def _band_lines(threshold: float, plans: Sequence[Plan]) -> list[str]:
+    """Return the lines that tell what the bands find, and miss."""
+    found = [["design", *(f"{resemblance:g}" for resemblance in CURVE)]]
+    errors = [["design", f"missed at {threshold:g}", "missed above", "candidates below"]]
+    for number, plan in enumerate(plans, 1):
+        found.append([str(number), *(f"{plan.design.recall_at(x):.4f}" for x in CURVE)])
+        rates = plan.design.rates(threshold)
+        if rates:
+            shares = (rates.missed_at, rates.missed_share, rates.false_share)
+            errors.append([str(number), *(f"{share:.5f}" for share in shares)])
+    lines = ["", "share of pairs found, by resemblance", *_aligned(found)]
+    title = "error rates of the bands about the threshold, all resemblances alike frequent"
+    return [*lines, "", title, *_aligned(errors)]
 
 
 _HEADER = [

@@ -1,4 +1,4 @@
-"""Fingerprint a batch of texts: normalise, shingle, then MinHash or SimHash."""
+"""Fingerprint a batch of texts: normalise, shingle, then MinHash, SimHash or both."""
 
 from __future__ import annotations
 
@@ -9,20 +9,22 @@ import numpy as np
 import numpy.typing as npt
 import xxhash
 
+from stream_dedup.fingerprint.classic import ClassicMinHash
+from stream_dedup.fingerprint.fused import Fused
 from stream_dedup.fingerprint.hashing import configuration_version, digest_seed, shingle_keys
 from stream_dedup.fingerprint.minhash import MinHash
 from stream_dedup.fingerprint.simhash import SimHash
 from stream_dedup.settings import Settings
 from stream_dedup.text.normalize import NormalizedBatch, normalize
 from stream_dedup.text.shingles import Hashes, Shingles, char_shingles, word_shingles
-from stream_dedup.types import Method
+from stream_dedup.types import Method, Score
 
 #: Characters that the kernels take at a time: their working arrays then stay in a core's cache.
 CHUNK_CHARACTERS = 1 << 16
 
 
 class FingerprintMethod(Protocol):
-    """What MinHash and SimHash have in common."""
+    """What the fingerprint methods have in common."""
 
     prefix_bits: list[int]
     sketch_bytes: int
@@ -33,7 +35,24 @@ class FingerprintMethod(Protocol):
     def compare(
         self, left: npt.NDArray[np.uint8], right: npt.NDArray[np.uint8]
     ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
-        """Return the score of each pair of sketches, and whether the pair is near."""
+        """Return one score of each pair of sketches, and whether the pair is near."""
+
+    def scores(self, left: npt.NDArray[np.uint8], right: npt.NDArray[np.uint8]) -> list[Score]:
+        """Return what is published about each pair of sketches."""
+
+
+def method_of(settings: Settings) -> FingerprintMethod:
+    """Return the method that the settings ask for.
+
+    Raises:
+        SettingsError: it cannot be had with the other settings.
+    """
+    if settings.method is Method.SIMHASH:
+        return SimHash(settings)
+    minhash = (
+        MinHash(settings) if settings.minhash == "one-permutation" else ClassicMinHash(settings)
+    )
+    return Fused(settings, minhash) if settings.method is Method.FUSED else minhash
 
 
 class Fingerprints(NamedTuple):
@@ -62,8 +81,7 @@ class Fingerprinter:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.configuration = configuration_version(settings)
-        self.method: FingerprintMethod
-        self.method = MinHash(settings) if settings.method is Method.MINHASH else SimHash(settings)
+        self.method = method_of(settings)
         seed = settings.seed.get_secret_value()
         self._keys = shingle_keys(seed)
         self._digest_seed = digest_seed(seed)

@@ -7,6 +7,8 @@ import hashlib
 import msgspec
 import numpy as np
 
+from stream_dedup.errors import SettingsError
+from stream_dedup.fingerprint.frequencies import Frequencies, Origin, read_frequencies
 from stream_dedup.settings import Settings
 from stream_dedup.text.shingles import HashKeys
 
@@ -14,9 +16,19 @@ from stream_dedup.text.shingles import HashKeys
 FORMAT = 1
 
 _CONFIGURATION = ("method", "shingle", "max_characters", "window")
-_OF_METHOD = {"minhash": ("threshold", "recall"), "simhash": ("hamming",)}
+_OF_METHOD = {
+    "minhash": ("threshold", "recall"),
+    "simhash": ("hamming",),
+    "fused": ("threshold", "recall", "hamming", "fused_resemblance"),
+}
 #: Described only where they are set, so that indexes from before they existed keep their version.
-_OPTIONAL = {"minhash": ("rows",), "simhash": ("blocks", "inner_blocks")}
+_OF_MINHASH = ("rows", "minhash")
+_OF_SIMHASH = ("blocks", "inner_blocks", "simhash_bits", "weights")
+_OPTIONAL = {
+    "minhash": _OF_MINHASH,
+    "simhash": _OF_SIMHASH,
+    "fused": _OF_MINHASH + _OF_SIMHASH,
+}
 
 
 def derive(seed: str, purpose: str, count: int = 1) -> list[int]:
@@ -47,12 +59,46 @@ def digest_seed(seed: str) -> int:
 def configuration_version(settings: Settings) -> str:
     """Return 16 hexadecimal digits that change when any fingerprint, table or match rule does.
 
-    The seed goes in as a keyed digest, so the version does not give it away.
+    The seed goes in as a keyed digest, so the version does not give it away; of a file of document
+    frequencies the digest of its content does, not its name.
+
+    Raises:
+        SettingsError: the file of document frequencies cannot be used.
     """
     names = _CONFIGURATION + _OF_METHOD[settings.method]
-    names += tuple(name for name in _OPTIONAL[settings.method] if getattr(settings, name))
+    names += tuple(name for name in _OPTIONAL[settings.method] if _is_set(settings, name))
     described = {name: getattr(settings, name) for name in names}
     described |= {"format": FORMAT, "seed": derive(settings.seed.get_secret_value(), "version")[0]}
+    if described.get("weights") == "tfidf":
+        described["frequencies"] = required_frequencies(settings).digest()
     return hashlib.blake2b(
         msgspec.json.encode(described, order="deterministic"), digest_size=8
     ).hexdigest()
+
+
+def required_frequencies(settings: Settings) -> Frequencies:
+    """Read the document frequencies that the settings name, for the shingles that they make.
+
+    Raises:
+        SettingsError: they are not set, cannot be read, or are of other shingles.
+    """
+    if settings.frequencies_file is None:
+        msg = "No frequencies_file is set. Make one with stream-dedup learn frequencies."
+        raise SettingsError(msg)
+    frequencies = read_frequencies(settings.frequencies_file)
+    if frequencies.origin != frequencies_origin(settings):
+        msg = (
+            f"{settings.frequencies_file} was learned with other settings: another shingle (it "
+            f"has {frequencies.origin.shingle}) or seed. Learn it with those that it is used with."
+        )
+        raise SettingsError(msg)
+    return frequencies
+
+
+def frequencies_origin(settings: Settings) -> Origin:
+    """Return what document frequencies must have been learned from to be of use here."""
+    return Origin(settings.shingle, derive(settings.seed.get_secret_value(), "frequencies")[0])
+
+
+def _is_set(settings: Settings, name: str) -> bool:
+    return bool(getattr(settings, name) != Settings.model_fields[name].default)

@@ -17,15 +17,13 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from stream_dedup.fingerprint.banding import SIGNATURE_VALUES, Banding, similarities
 from stream_dedup.fingerprint.hashing import derive
 from stream_dedup.settings import Settings
-from stream_dedup.tables.bands import BandDesign, design_bands
-from stream_dedup.tables.blocks import MAX_PREFIX_BITS
-from stream_dedup.tables.plan import design_rows
 from stream_dedup.text.shingles import Hashes, Shingles, finalize
+from stream_dedup.types import Score
 
 BINS = 256
-SIGNATURE_VALUES = 128
 
 _BIN_BITS = np.uint64(8)
 _VALUE_BITS = np.uint64(56)
@@ -48,22 +46,18 @@ class MinHash:
     sketch_bytes = BINS
 
     def __init__(self, settings: Settings) -> None:
-        seed = settings.seed.get_secret_value()
         self.threshold = settings.threshold
-        self.design = _design(settings)
-        self.prefix_bits = [MAX_PREFIX_BITS] * self.design.bands
-        self._donors = _donor_order(derive(seed, "donors")[0])
+        self._banding = Banding(settings)
+        self.design = self._banding.design
+        self.prefix_bits = self._banding.prefix_bits
+        self._donors = _donor_order(derive(settings.seed.get_secret_value(), "donors")[0])
         self._ranked = _ranked_donors(self._donors)
-        self._band_factors = np.array(
-            derive(seed, "bands", self.design.rows), np.uint64
-        ) | np.uint64(1)
-        self._band_key = np.uint64(derive(seed, "band key")[0])
 
     def fingerprint(self, shingles: Shingles) -> tuple[Hashes, npt.NDArray[np.uint8]]:
         """Return table keys, (texts, bands) uint64, and sketches, (texts, 256) uint8."""
         bins = self._bins(shingles)
         sketches = _sketch(bins)
-        return self._band_keys(self._signatures(bins)), sketches
+        return self._banding.keys(self._signatures(bins)), sketches
 
     def signatures(self, shingles: Shingles) -> Hashes:
         """Return the signatures, (texts, 128) uint64; a text without shingles has all-ones."""
@@ -77,6 +71,10 @@ class MinHash:
         matching = np.count_nonzero((left == right) & (left != 0), axis=1)
         scores = matching / np.maximum(filled, 1)
         return scores, scores >= self.threshold
+
+    def scores(self, left: npt.NDArray[np.uint8], right: npt.NDArray[np.uint8]) -> list[Score]:
+        """Estimate the resemblance of sketches, row by row."""
+        return similarities(self.compare(left, right)[0])
 
     @staticmethod
     def _bins(shingles: Shingles) -> Hashes:
@@ -136,21 +134,6 @@ class MinHash:
             still = borrowed == _EMPTY
             empty, texts, places = empty[still], texts[still], places[still]
         return densified
-
-    def _band_keys(self, signatures: Hashes) -> Hashes:
-        """Hash each band's values to the 53 bits of a table key."""
-        shape = (len(signatures), self.design.bands, self.design.rows)
-        banded = signatures.reshape(shape)
-        keys = np.zeros(shape[:2], np.uint64)
-        for row in range(self.design.rows):
-            keys += banded[:, :, row] * self._band_factors[row]
-        return finalize(keys, self._band_key) >> np.uint64(64 - MAX_PREFIX_BITS)
-
-
-def _design(settings: Settings) -> BandDesign:
-    if settings.rows:
-        return design_rows(settings.rows, settings.threshold, settings.recall, SIGNATURE_VALUES)
-    return design_bands(settings.threshold, settings.recall, SIGNATURE_VALUES)
 
 
 def _pairs(bins: Hashes) -> Hashes:

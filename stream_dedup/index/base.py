@@ -21,7 +21,7 @@ import numpy.typing as npt
 import xxhash
 
 from stream_dedup.fingerprint.fingerprinter import FingerprintMethod, Fingerprints
-from stream_dedup.types import Document, DocumentId
+from stream_dedup.types import Document, DocumentId, Score
 
 
 class IndexBatch(NamedTuple):
@@ -69,13 +69,13 @@ class Attachment(NamedTuple):
     Attributes:
         original_id: the original's document id.
         digest: digest of the original's normalised text, 16 bytes.
-        score: estimated resemblance, or Hamming distance.
+        score: estimated resemblance, Hamming distance, or both.
         exact: whether the normalised texts are equal.
     """
 
     original_id: DocumentId
     digest: bytes
-    score: float
+    score: Score
     exact: bool
 
 
@@ -115,11 +115,9 @@ class Matcher:
         """Say which pairs of sketches are near."""
         return self._method.compare(left, right)[1]
 
-    def scores(
-        self, left: npt.NDArray[np.uint8], right: npt.NDArray[np.uint8]
-    ) -> npt.NDArray[np.float64]:
-        """Return the resemblance or Hamming distance of each pair of sketches."""
-        return self._method.compare(left, right)[0]
+    def scores(self, left: npt.NDArray[np.uint8], right: npt.NDArray[np.uint8]) -> list[Score]:
+        """Return what is published about each pair of sketches."""
+        return self._method.scores(left, right)
 
 
 def index_batch(documents: Sequence[Document], prints: Fingerprints) -> IndexBatch:

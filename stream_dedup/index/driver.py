@@ -144,7 +144,7 @@ class Driver:
         sketches = self._sketches(records)
         scores = self._matcher.scores(self.batch.prints.sketches[rows], sketches)
         digests = self.batch.prints.digests
-        for row, record, score in zip(rows, records, scores.tolist(), strict=True):
+        for row, record, score in zip(rows, records, scores, strict=True):
             exact = record.digest == digests[row]
             attachments[row] = Attachment(record.document_id, record.digest, score, exact)
         return attachments

@@ -139,7 +139,7 @@ class MemoryIndex:
         rows, found, equal = rows[~again], found[~again], equal[~again]
         scores = self._matcher.scores(batch.prints.sketches[rows], self.originals.sketches[found])
         for row, number, score, exact in zip(
-            rows.tolist(), found.tolist(), scores.tolist(), equal.tolist(), strict=True
+            rows.tolist(), found.tolist(), scores, equal.tolist(), strict=True
         ):
             attachments[row] = self.originals.attachment(number, score, exact=exact)
         return attachments

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stream_dedup.index.base import Attachment, IndexBatch
-from stream_dedup.types import DocumentId
+from stream_dedup.types import DocumentId, Score
 
 
 class Originals:
@@ -55,7 +55,7 @@ class Originals:
         self._sketches.append(batch.prints.sketches)
         return np.arange(first, len(self.ids))
 
-    def attachment(self, number: int, score: float, *, exact: bool) -> Attachment:
+    def attachment(self, number: int, score: Score, *, exact: bool) -> Attachment:
         """Describe one original for a duplicate that is attached to it."""
         return Attachment(self.ids[number], self.digests[number].tobytes(), score, exact)
 

@@ -13,8 +13,19 @@ from typing import NamedTuple
 
 from stream_dedup.errors import SettingsError
 from stream_dedup.settings import EXTRA_BLOCKS, MAX_TABLES
-from stream_dedup.tables.bands import BandDesign, design_bands, find_probability
-from stream_dedup.tables.blocks import MAX_PREFIX_BITS, block_permutations, count_tables
+from stream_dedup.tables.bands import (
+    BandDesign,
+    Rates,
+    design_bands,
+    error_rates,
+    find_probability,
+)
+from stream_dedup.tables.blocks import (
+    MAX_PREFIX_BITS,
+    WORD_BITS,
+    block_permutations,
+    count_tables,
+)
 from stream_dedup.tables.footprint import hash_bytes, set_bytes
 
 #: Share of a shard's memory that a plan fills; the rest is for fragmentation, buffers and growth.
@@ -53,7 +64,8 @@ class Design(NamedTuple):
         name: in words.
         settings: what makes it, by setting name; 0 is the default.
         prefix_bits: bits of each table's prefix.
-        recall: share found of the pairs at the limit, threshold or Hamming distance.
+        recall: share found of the pairs at the limit, threshold or Hamming distance; for MinHash
+            and SimHash together, of the pairs at the threshold by MinHash's tables alone.
         bands: the band design; None for SimHash.
     """
 
@@ -67,6 +79,15 @@ class Design(NamedTuple):
     def tables(self) -> int:
         """Number of tables."""
         return len(self.prefix_bits)
+
+    @property
+    def has_blocks(self) -> bool:
+        """Whether some of the tables are those of a SimHash."""
+        return self.bands is None or self.tables > self.bands.bands
+
+    def rates(self, threshold: float) -> Rates | None:
+        """Return its error rates about a threshold; None for SimHash."""
+        return error_rates(threshold, self.bands) if self.bands else None
 
     def recall_at(self, resemblance: float) -> float | None:
         """Return the share of pairs of this resemblance that it finds; None for SimHash."""
@@ -124,32 +145,32 @@ class Plan(NamedTuple):
         return self.table_bytes + self.record_bytes
 
 
-def simhash_designs(hamming: int) -> list[Design]:
+def simhash_designs(hamming: int, bits: int = WORD_BITS) -> list[Design]:
     """Return the block designs for a Hamming distance, fewest tables first.
 
     One level, m blocks: C(m, k) tables, prefixes of m - k blocks. Two levels, m1 and m2 blocks:
     C(m1, k) C(m2, k) tables, prefixes of m1 - k blocks and m2 - k of the m2 that the other bits
     are cut into (Manku, Jain, Das Sarma 2007, section 3.1.1). Every pair within k is found.
     """
-    if not hamming:  # the prefix is all bits, whatever the blocks
-        return [_block_design(0, 1, 0)]
+    if not hamming:  # the prefix is as long as it may be, whatever the blocks
+        return [_block_design(0, 1, 0, bits)]
     shapes = [(hamming + extra, 0) for extra in _OUTER]
     shapes += [(hamming + outer, hamming + inner) for outer, inner in _TWO_LEVELS]
     designs = [
-        _block_design(hamming, *shape)
+        _block_design(hamming, *shape, bits)
         for shape in shapes
         if count_tables(hamming, *shape) <= MAX_TABLES
     ]
     return sorted(designs, key=lambda design: design.tables)
 
 
-def _block_design(hamming: int, blocks: int, inner: int) -> Design:
-    permutations = block_permutations(hamming, blocks, inner)
+def _block_design(hamming: int, blocks: int, inner: int, bits: int) -> Design:
+    permutations = block_permutations(hamming, blocks, inner, bits)
     name = f"{blocks} x {inner} blocks" if inner else f"{blocks} block{'s' * (blocks > 1)}"
-    bits = tuple(permutation.prefix_bits for permutation in permutations)
+    prefix_bits = tuple(permutation.prefix_bits for permutation in permutations)
     is_default = not inner and (blocks == hamming + EXTRA_BLOCKS or not hamming)
     settings = {"blocks": 0 if is_default else blocks, "inner_blocks": inner}
-    return Design(name, settings, bits, 1.0)
+    return Design(name, settings, prefix_bits, 1.0)
 
 
 def minhash_designs(threshold: float, recall: float, values: int) -> list[Design]:
@@ -175,6 +196,25 @@ def minhash_designs(threshold: float, recall: float, values: int) -> list[Design
             )
         )
     return designs
+
+
+def fused_designs(bands: Sequence[Design], blocks: Sequence[Design]) -> list[Design]:
+    """Return designs of MinHash's longest bands beside each of the block designs.
+
+    Args:
+        bands: band designs, the most selective first.
+        blocks: block designs.
+    """
+    longest = bands[0]
+    designs = [
+        longest._replace(
+            name=f"{longest.name}, {beside.name}",
+            settings=longest.settings | beside.settings,
+            prefix_bits=longest.prefix_bits + beside.prefix_bits,
+        )
+        for beside in blocks
+    ]
+    return [design for design in designs if design.tables <= MAX_TABLES]
 
 
 def design_rows(rows: int, threshold: float, recall: float, values: int) -> BandDesign:
@@ -291,9 +331,9 @@ def recommend(plans: Sequence[Plan], budget: float, max_candidates: int) -> tupl
     """Return the position of the plan to take, and the reason in a sentence.
 
     MinHash: the most selective, since bands return what resembles, not what collides by chance.
-    SimHash: the least memory whose candidates stay within the budget for a document.
+    With a SimHash: the least memory whose candidates stay within the budget for a document.
     """
-    if plans[0].design.bands:
+    if not plans[0].design.has_blocks:
         return 0, _MINHASH_REASON
     fitting = [at for at, plan in enumerate(plans) if plan.candidates_per_document <= budget]
     if fitting:

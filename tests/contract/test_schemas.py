@@ -39,6 +39,8 @@ DECISIONS = [
     Decision(Status.EXACT_DUPLICATE, "0" * 24, 7, Method.MINHASH, "f" * 16, similarity=1.0),
     Decision(Status.NEAR_DUPLICATE, "0" * 24, "", Method.MINHASH, "f" * 16, similarity=0.83),
     Decision(Status.NEAR_DUPLICATE, "0" * 24, -1, Method.SIMHASH, "f" * 16, hamming_distance=0),
+    Decision(Status.NEAR_DUPLICATE, "0" * 24, -1, Method.SIMHASH, "f" * 16, hamming_distance=128),
+    Decision(Status.NEAR_DUPLICATE, "0" * 24, "", Method.FUSED, "f" * 16, 0.71, 2),
     Decision(
         Status.ORIGINAL,
         "0" * 24,
@@ -67,6 +69,7 @@ class TestSchemas:
         annotated = [json.loads(path.read_text()) for path in EXAMPLES if "annotation" in path.name]
 
         assert {message["dedup"]["status"] for message in annotated} == set(Status)
+        assert {message["dedup"]["method"] for message in annotated} == set(Method)
 
 
 class TestAnnotation:

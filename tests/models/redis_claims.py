@@ -37,6 +37,7 @@ from stream_dedup.index.driver import Driver
 from stream_dedup.index.records import decode_record
 from stream_dedup.index.store import RedisStore
 from stream_dedup.text.shingles import Shingles
+from stream_dedup.types import Score
 from tests.models.claims import Schedule, Store, Task, World
 
 #: Bits of a claim id below the number of its schedule.
@@ -216,6 +217,9 @@ class WorldMethod:
         rows = (np.ascontiguousarray(side).view("<u4").ravel().tolist() for side in (left, right))
         near = np.array([pair in self._near for pair in zip(*rows, strict=True)], np.bool_)
         return near.astype(np.float64), near
+
+    def scores(self, left: npt.NDArray[np.uint8], right: npt.NDArray[np.uint8]) -> list[Score]:
+        return [Score(similarity=value) for value in self.compare(left, right)[0].tolist()]
 
 
 class Group:

@@ -8,8 +8,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stream_dedup.fingerprint.banding import SIGNATURE_VALUES
 from stream_dedup.fingerprint.hashing import derive
-from stream_dedup.fingerprint.minhash import BINS, SIGNATURE_VALUES, MinHash
+from stream_dedup.fingerprint.minhash import BINS, MinHash
 from stream_dedup.settings import Settings
 from stream_dedup.text.shingles import Shingles, finalize
 

@@ -665,6 +665,7 @@ class TestExplain:
             "containment": [1.0, 1.0],
             "estimated_resemblance": 1.0,
             "hamming_distance": 0,
+            "simhash_bits": 64,
             "tables_hit": list(range(16)),
             "tables": 16,
             "exact": True,

@@ -19,9 +19,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import SecretStr
 
+from stream_dedup.fingerprint.banding import SIGNATURE_VALUES
 from stream_dedup.fingerprint.fingerprinter import CHUNK_CHARACTERS, Fingerprinter
 from stream_dedup.fingerprint.hashing import FORMAT, configuration_version, digest_seed
-from stream_dedup.fingerprint.minhash import SIGNATURE_VALUES, MinHash
+from stream_dedup.fingerprint.minhash import MinHash
 from stream_dedup.fingerprint.simhash import simhash
 from stream_dedup.settings import Settings
 from stream_dedup.text.shingles import Shingles

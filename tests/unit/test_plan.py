@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from stream_dedup.errors import SettingsError
+from stream_dedup.fingerprint.banding import SIGNATURE_VALUES
 from stream_dedup.fingerprint.fingerprinter import Fingerprinter, Fingerprints
 from stream_dedup.fingerprint.hashing import configuration_version
-from stream_dedup.fingerprint.minhash import SIGNATURE_VALUES, MinHash
+from stream_dedup.fingerprint.minhash import MinHash
 from stream_dedup.fingerprint.simhash import SimHash
 from stream_dedup.index.base import IndexBatch
 from stream_dedup.index.keys import Layout
@@ -38,7 +39,7 @@ from stream_dedup.types import Method
 #: Configuration versions from before blocks and rows could be set.
 DEFAULT_MINHASH, DEFAULT_SIMHASH = "79f7c85549efdeff", "00259b0e378d5978"
 
-SIMHASH = Load(1_000_000, SimHash.sketch_bytes)
+SIMHASH = Load(1_000_000, SimHash(Settings()).sketch_bytes)
 MINHASH = Load(1_000_000, MinHash.sketch_bytes)
 
 

@@ -93,10 +93,10 @@ class TestValues:
             ("threshold", 1.01, "less than or equal to 1"),
             ("threshold", float("nan"), ""),
             ("threshold", "high", "valid number"),
-            ("hamming", 9, "less than or equal to 8"),
+            ("hamming", 17, "less than or equal to 16"),
             ("hamming", 2.5, "valid integer"),
             ("recall", 1.0, "less than or equal to 0.9999"),
-            ("method", "md5", "'minhash' or 'simhash'"),
+            ("method", "md5", "'minhash', 'simhash' or 'fused'"),
             ("compression", "rar", "'none'"),
             ("redis_namespace", "a b", "match pattern"),
             ("http_port", 65536, "less than or equal to 65535"),
@@ -126,9 +126,20 @@ class TestValues:
         assert "\n" not in message
 
     def test_every_wrong_setting_is_named_at_once(self) -> None:
-        lines = refused(hamming=9, threshold=2).splitlines()
+        lines = refused(hamming=17, threshold=2).splitlines()
 
         assert [line.split(":")[0] for line in lines] == ["threshold", "hamming"]
+
+    def test_a_distance_too_large_for_64_bits_says_what_to_do(self) -> None:
+        assert "at most 8 for a SimHash of 64 bits" in refused(hamming=9)
+        assert load_settings({"hamming": "16", "simhash_bits": "128"}).simhash_bits == 128
+        assert "64 or 128" in refused(simhash_bits=96)
+
+    def test_weights_by_frequency_need_a_file(self) -> None:
+        message = refused(weights="tfidf")
+
+        assert "no frequencies_file is set" in message
+        assert "stream-dedup learn frequencies" in message
 
     def test_the_same_topic_cannot_be_read_and_written(self) -> None:
         assert "three different topics" in refused(output_topic="documents")
@@ -211,12 +222,12 @@ class TestSecrets:
         )
 
     def test_an_error_does_not_quote_it(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setenv("STREAM_DEDUP_HAMMING", "9")
+        monkeypatch.setenv("STREAM_DEDUP_HAMMING", "17")
 
         result = show()
 
         assert result.exit_code == 2
-        assert result.stderr == "Error: hamming: Input should be less than or equal to 8.\n"
+        assert result.stderr == "Error: hamming: Input should be less than or equal to 16.\n"
 
 
 def test_flags_take_durations_with_a_unit() -> None:

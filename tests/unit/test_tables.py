@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from stream_dedup.errors import SettingsError
-from stream_dedup.fingerprint.minhash import SIGNATURE_VALUES, MinHash
+from stream_dedup.fingerprint.banding import SIGNATURE_VALUES
+from stream_dedup.fingerprint.minhash import MinHash
 from stream_dedup.fingerprint.simhash import SimHash
 from stream_dedup.settings import Settings
 from stream_dedup.tables.bands import BandDesign, design_bands, find_probability
