@@ -6,7 +6,6 @@ import click
 
 from stream_dedup.cli.learn_frequencies import frequencies
 
-
 _EPILOG = """\b
 Examples:
   stream-dedup learn frequencies posts.jsonl -o posts.freq

@@ -30,7 +30,8 @@ from stream_dedup.text.shingles import Hashes
 ROWS = 4
 #: Cells of a row: 16 MiB in memory, 4 MiB for the weights; S = 100 million is too large by 259.
 CELLS = 1 << 20
-MOST_DOCUMENTS = (1 << 32) - 1
+#: So that no weight is above 255.
+MOST_DOCUMENTS = 1 << 31
 
 _FORMAT = "stream-dedup document frequencies"
 _VERSION = 1

@@ -56,7 +56,7 @@ def awkward_settings(rng: random.Random) -> Settings:
     """Draw settings that make many documents near, and few."""
     return Settings.model_validate(
         {
-            "method": rng.choice(["minhash", "minhash", "simhash"]),
+            "method": rng.choice(["minhash", "minhash", "simhash", "fused"]),
             "threshold": rng.choice([0.5, 0.6, 0.8]),
             "hamming": rng.choice([3, 6, 8]),
             "window": rng.choice([None, None, 30.0]),

@@ -652,6 +652,23 @@ class TestExplain:
         assert shown.exit_code == 0
         assert shown.stdout.startswith("No match. They share no table key")
 
+    def test_both_methods_together_give_both_reasons(self) -> None:
+        shown = invoke("explain", "in.jsonl:1", "in.jsonl:4", "--method", "fused")
+
+        assert re.match(
+            r"Match\. They share \d+ table keys and the estimated resemblance 0\.9\d+ reaches the "
+            r"threshold 0\.8 and the Hamming distance \d is beyond 3 \(which counts from a "
+            r"resemblance of 0\.6 on\): a near duplicate\.",
+            shown.stdout,
+        )
+
+    def test_the_distance_is_that_of_as_many_bits_as_are_set(self) -> None:
+        options = ("--method", "simhash", "--simhash-bits", "128", "--hamming", "12")
+
+        shown = invoke("explain", "in.jsonl:1", "in.jsonl:2", *options)
+
+        assert re.search(r"Hamming distance +\d\d of 128 bits", shown.stdout)
+
     def test_two_texts_as_json(self) -> None:
         Path("one.txt").write_text(STORY)
         Path("other.txt").write_text(STORY.title())

@@ -10,6 +10,7 @@ import json
 from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -19,14 +20,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import SecretStr
 
+from stream_dedup.deduplicator import Deduplicator
+from stream_dedup.errors import SettingsError
 from stream_dedup.fingerprint.banding import SIGNATURE_VALUES
+from stream_dedup.fingerprint.classic import ClassicMinHash
 from stream_dedup.fingerprint.fingerprinter import CHUNK_CHARACTERS, Fingerprinter
-from stream_dedup.fingerprint.hashing import FORMAT, configuration_version, digest_seed
+from stream_dedup.fingerprint.frequencies import Frequencies
+from stream_dedup.fingerprint.hashing import (
+    FORMAT,
+    configuration_version,
+    digest_seed,
+    frequencies_origin,
+)
 from stream_dedup.fingerprint.minhash import MinHash
 from stream_dedup.fingerprint.simhash import simhash
+from stream_dedup.fingerprint.weights import distinct
 from stream_dedup.settings import Settings
 from stream_dedup.text.shingles import Shingles
-from stream_dedup.types import Method
+from stream_dedup.types import Document, Method
 
 GOLDEN = Path(__file__).with_name("golden") / "fingerprints.json"
 CHANGED = "fingerprints must never change within a FORMAT: raise FORMAT"
@@ -49,6 +60,25 @@ TEXTS = {
     "long": "All work and no play makes Jack a dull boy. " * 2_000,
 }
 CONFIGURATIONS = list(product(("minhash", "simhash"), ("word:3", "char:5"), ("", "secret")))
+#: What else can be chosen, each with its own seed.
+VARIANTS: dict[str, dict[str, Any]] = {
+    "classic": {"method": "minhash", "minhash": "classic"},
+    "rows": {"method": "minhash", "rows": 4, "threshold": 0.7},
+    "128 bits": {"method": "simhash", "simhash_bits": 128, "hamming": 6},
+    "two levels": {"method": "simhash", "blocks": 4, "inner_blocks": 4},
+    "weights one": {"method": "simhash", "weights": "one"},
+    "weights tfidf": {"method": "simhash", "weights": "tfidf"},
+    "tfidf, 128 bits": {"method": "simhash", "weights": "tfidf", "simhash_bits": 128},
+    "fused": {"method": "fused"},
+    "fused, all else": {
+        "method": "fused",
+        "minhash": "classic",
+        "simhash_bits": 128,
+        "weights": "one",
+        "shingle": "char:5",
+        "fused_resemblance": 0.5,
+    },
+}
 
 
 def fingerprinter(**values: Any) -> Fingerprinter:
@@ -59,9 +89,22 @@ def checksum(data: bytes) -> str:
     return hashlib.blake2b(data, digest_size=8).hexdigest()
 
 
-def golden(method: str, shingle: str, seed: str) -> dict[str, Any]:
+def learned(values: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Give settings a file of the frequencies of all texts, if they need one."""
+    if values.get("weights") != "tfidf":
+        return values
+    plain = {name: value for name, value in values.items() if name != "weights"}
+    chosen = Settings(**plain)
+    frequencies = Frequencies(frequencies_origin(chosen), 1 << 12)
+    shingles = distinct(Fingerprinter(chosen).shingles(list(TEXTS.values())))
+    frequencies.add(shingles.hashes, len(TEXTS))
+    frequencies.write(folder / "texts.freq")
+    return {**values, "frequencies_file": folder / "texts.freq"}
+
+
+def golden(**values: Any) -> dict[str, Any]:
     """Return what is kept of the fingerprints of all texts."""
-    printer = fingerprinter(method=method, shingle=shingle, seed=seed)
+    printer = fingerprinter(**values)
     prints = printer.fingerprint(list(TEXTS.values()))
     texts = {}
     for row, name in enumerate(TEXTS):
@@ -69,15 +112,22 @@ def golden(method: str, shingle: str, seed: str) -> dict[str, Any]:
         texts[name] = {
             "digest": prints.digests[row].hex(),
             "keys": checksum(prints.keys[row].astype("<u8").tobytes()),
-            "sketch": sketch[::-1].hex() if method == "simhash" else checksum(sketch),
+            "sketch": sketch[::-1].hex() if len(sketch) <= 16 else checksum(sketch),
         }
     return {"configuration": printer.configuration, "texts": texts}
 
 
-def all_golden() -> dict[str, Any]:
+def all_golden(folder: Path) -> dict[str, Any]:
     return {
         "format": FORMAT,
-        **{"/".join(names): golden(*names) for names in CONFIGURATIONS},
+        **{
+            "/".join(names): golden(method=names[0], shingle=names[1], seed=names[2])
+            for names in CONFIGURATIONS
+        },
+        **{
+            name: golden(**learned({**values, "seed": name}, folder))
+            for name, values in VARIANTS.items()
+        },
     }
 
 
@@ -89,7 +139,13 @@ class TestGolden:
     def test_fingerprints_are_the_same_for_ever(self, names: tuple[str, str, str]) -> None:
         expected = json.loads(GOLDEN.read_text())["/".join(names)]
 
-        assert golden(*names) == expected, CHANGED
+        assert golden(method=names[0], shingle=names[1], seed=names[2]) == expected, CHANGED
+
+    @pytest.mark.parametrize("name", VARIANTS)
+    def test_so_are_those_of_every_other_method(self, name: str, tmp_path: Path) -> None:
+        expected = json.loads(GOLDEN.read_text())[name]
+
+        assert golden(**learned({**VARIANTS[name], "seed": name}, tmp_path)) == expected, CHANGED
 
     def test_a_digest_is_the_xxh3_of_the_normal_form(self) -> None:
         digest = fingerprinter(seed="s").fingerprint(["  Zwei\nWÖRTER "]).digests[0]
@@ -98,7 +154,7 @@ class TestGolden:
 
 
 class TestFingerprinter:
-    @pytest.mark.parametrize("method", ["minhash", "simhash"])
+    @pytest.mark.parametrize("method", list(Method))
     def test_another_seed_changes_every_hash(self, method: str) -> None:
         texts = list(TEXTS.values())
 
@@ -120,7 +176,7 @@ class TestFingerprinter:
         assert one.starts.tolist() == other.starts.tolist()
         assert not np.isin(one.hashes, other.hashes).any()
 
-    @pytest.mark.parametrize("method", ["minhash", "simhash"])
+    @pytest.mark.parametrize("method", list(Method))
     def test_a_text_has_the_same_fingerprint_in_any_batch(self, method: str) -> None:
         printer = fingerprinter(method=method)
         texts = list(TEXTS.values()) * 3
@@ -140,7 +196,7 @@ class TestFingerprinter:
         assert prints.keys.shape == (0, 16)
         assert prints.digests == []
 
-    @pytest.mark.parametrize("method", ["minhash", "simhash"])
+    @pytest.mark.parametrize("method", list(Method))
     def test_a_text_without_a_token_matches_only_its_equal(self, method: str) -> None:
         printer = fingerprinter(method=method)
 
@@ -190,6 +246,10 @@ class TestConfigurationVersion:
             {"max_characters": 2_000},
             {"window": "1d"},
             {"seed": "secret"},
+            {"minhash": "classic"},
+            {"method": "simhash", "simhash_bits": 128},
+            {"method": "simhash", "weights": "one"},
+            {"method": "fused"},
         ],
         ids=str,
     )
@@ -213,11 +273,50 @@ class TestConfigurationVersion:
             {"batch_documents": 10},
             {"processes": 2},
             {"hamming": 4},  # of the other method
+            {"weights": "one"},
+            {"simhash_bits": 128},
+            {"fused_resemblance": 0.5},
         ],
         ids=str,
     )
     def test_does_not_change_with_anything_else(self, changed: dict[str, Any]) -> None:
         assert configuration_version(Settings(**changed)) == configuration_version(Settings())
+
+    def test_every_choice_of_a_method_counts(self) -> None:
+        fused: dict[str, Any] = {"method": "fused"}
+        choices: list[dict[str, Any]] = [
+            {},
+            {"hamming": 4},
+            {"threshold": 0.7},
+            {"fused_resemblance": 0.5},
+            {"minhash": "classic"},
+            {"simhash_bits": 128},
+            {"weights": "one"},
+            {"rows": 4},
+            {"blocks": 4},
+        ]
+
+        versions = {configuration_version(Settings(**fused, **choice)) for choice in choices}
+
+        assert len(versions) == len(choices)
+
+    def test_changes_with_what_the_frequencies_are_and_not_with_their_name(
+        self, tmp_path: Path
+    ) -> None:
+        frequencies = Frequencies(frequencies_origin(Settings()), 1 << 12)
+        for name in ("one", "same", "more"):
+            if name != "same":
+                frequencies.add(np.array([7], np.uint64), 1)
+            frequencies.write(tmp_path / name)
+
+        one, same, more = (
+            configuration_version(
+                Settings(method=Method.SIMHASH, weights="tfidf", frequencies_file=tmp_path / name)
+            )
+            for name in ("one", "same", "more")
+        )
+
+        assert one == same != more
 
     def test_does_not_give_the_seed_away(self) -> None:
         version = configuration_version(Settings(seed=SecretStr("abc")))
@@ -242,6 +341,48 @@ def pairs(resemblance: float, union: int, count: int, seed: int) -> tuple[Shingl
     left = drawn[:, :middle]
     right = np.concatenate([drawn[:, :common], drawn[:, middle:]], axis=1)
     return synthetic(list(left)), synthetic(list(right))
+
+
+class TestClassicMinHash:
+    method = ClassicMinHash(Settings(minhash="classic"))
+
+    @pytest.mark.parametrize("resemblance", [0.2, 0.5, 0.8, 0.95])
+    @pytest.mark.parametrize("union", [40, 200, 1_000])
+    def test_the_estimate_is_unbiased_and_as_close_as_theory_says(
+        self, resemblance: float, union: int
+    ) -> None:
+        """Li and Koenig 2010, equation 15, with b = 8, over 128 values."""
+        left, right = pairs(resemblance, union, 400, seed=union)
+
+        scores, _ = self.method.compare(
+            self.method.fingerprint(left)[1], self.method.fingerprint(right)[1]
+        )
+
+        agreeing = resemblance + (1 - resemblance) / 256
+        deviation = np.sqrt(agreeing * (1 - agreeing) / 128) / (1 - 1 / 256)
+        errors = scores - resemblance
+        assert abs(errors.mean()) < 4 * deviation / np.sqrt(len(errors))
+        assert errors.std() < 1.2 * deviation
+
+    def test_accidental_agreement_is_taken_off(self) -> None:
+        """Of unrelated sketches 1 value in 256 agrees; equal ones are alike entirely."""
+        random = np.random.Generator(np.random.PCG64(9))
+        left, right = random.integers(0, 256, (2, 4_000, 128), np.uint8)
+
+        scores, near = self.method.compare(left, right)
+
+        # No estimate is below 0, so their mean is a little above.
+        assert (left == right).mean() == pytest.approx(1 / 256, rel=0.1)
+        assert scores.mean() < 0.004
+        assert not near.any()
+        assert (self.method.compare(left, left)[0] == 1.0).all()
+
+    def test_the_tables_find_the_share_that_the_design_says(self) -> None:
+        left, right = pairs(0.8, 200, 2_000, seed=1)
+
+        found = (self.method.fingerprint(left)[0] == self.method.fingerprint(right)[0]).any(axis=1)
+
+        assert found.mean() == pytest.approx(0.9923, abs=0.008)
 
 
 class TestMinHash:
@@ -344,6 +485,42 @@ class TestSimHash:
         assert near.tolist() == [True, True, False]
 
 
+class TestFused:
+    NEAR = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen"
+
+    def test_a_decision_tells_both(self) -> None:
+        with Deduplicator(Settings(method=Method.FUSED, threshold=0.6)) as deduplicator:
+            decisions = deduplicator.decide(
+                [Document("a", self.NEAR), Document("b", f"{self.NEAR} more")]
+            )
+
+        assert decisions[1].status == "near_duplicate"
+        assert decisions[1].method == "fused"
+        assert decisions[1].similarity == pytest.approx(0.92, abs=0.02)
+        assert decisions[1].hamming_distance is not None
+
+    def test_what_only_a_repeat_makes_alike_is_no_duplicate(self) -> None:
+        """Most shingles are the same one again and again: SimHash alone is taken in."""
+        laughter = "ha " * 60
+        texts = [
+            f"who wrote this letter then {laughter}",
+            f"nobody saw that coming at all {laughter}",
+        ]
+        documents = [Document(number, text) for number, text in enumerate(texts)]
+        statuses = {}
+        for method in (Method.SIMHASH, Method.FUSED):
+            with Deduplicator(Settings(method=method)) as deduplicator:
+                statuses[method] = deduplicator.decide(documents)[1].status
+
+        assert statuses == {Method.SIMHASH: "near_duplicate", Method.FUSED: "original"}
+
+    def test_more_tables_than_an_index_has_are_refused_with_a_way_out(self) -> None:
+        with pytest.raises(SettingsError, match=r"together have 2\d\d tables.*Take fewer blocks"):
+            fingerprinter(method="fused", hamming=5, blocks=10)
+
+
 if __name__ == "__main__":
     GOLDEN.parent.mkdir(exist_ok=True)
-    GOLDEN.write_text(json.dumps(all_golden(), indent=1, ensure_ascii=False) + "\n")
+    with TemporaryDirectory() as written:
+        values = all_golden(Path(written))
+    GOLDEN.write_text(json.dumps(values, indent=1, ensure_ascii=False) + "\n")

@@ -26,6 +26,7 @@ from stream_dedup.tables.plan import (
     choose_partitions,
     design_rows,
     fullest_shard,
+    fused_designs,
     layout_bits,
     minhash_designs,
     predict,
@@ -80,6 +81,42 @@ class TestDesigns:
 
             assert tuple(SimHash(settings).prefix_bits) == found.prefix_bits
             assert found.tables <= 256
+
+    @pytest.mark.parametrize("hamming", [0, 3, 8, 12, 16])
+    def test_so_do_those_of_128_bits(self, hamming: int) -> None:
+        designs = simhash_designs(hamming, 128)
+
+        for found in designs:
+            settings = Settings.model_validate(
+                {"method": "simhash", "simhash_bits": 128, "hamming": hamming, **found.settings}
+            )
+            assert tuple(SimHash(settings).prefix_bits) == found.prefix_bits
+            assert found.tables <= 256
+            assert max(found.prefix_bits) <= 53
+        assert [found for found in designs if not any(found.settings.values())]
+
+    def test_fused_designs_are_the_longest_bands_beside_blocks(self) -> None:
+        blocks = simhash_designs(3)
+        found = fused_designs(minhash_designs(0.8, 0.99, SIGNATURE_VALUES), blocks)
+
+        assert [design.tables for design in found] == [16 + design.tables for design in blocks]
+        for design_ in found:
+            settings = Settings.model_validate({"method": "fused", **design_.settings})
+            assert tuple(Fingerprinter(settings).method.prefix_bits) == design_.prefix_bits
+            assert design_.has_blocks
+            assert design_.recall_at(0.8) == design_.recall
+        at, reason = recommend([predict(design_, MINHASH) for design_ in found], 10, 4096)
+        assert found[at].name == "16 bands of 6, 5 blocks"
+        assert "least memory" in reason
+
+    def test_rates_are_those_of_the_bands(self) -> None:
+        (rates,) = {found.rates(0.8) for found in minhash_designs(0.8, 0.99, 128)[:1]}
+
+        assert rates is not None
+        assert rates.missed_at == pytest.approx(1 - 0.9923, abs=1e-4)
+        assert rates.missed_share == pytest.approx(0.00076, abs=1e-5)
+        assert rates.false_area == pytest.approx(0.2192, abs=1e-4)
+        assert design("5 blocks").rates(0.8) is None
 
     def test_the_one_without_settings_is_the_default(self) -> None:
         (default,) = [found for found in simhash_designs(3) if not any(found.settings.values())]

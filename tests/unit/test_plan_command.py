@@ -55,6 +55,8 @@ def test_bands_are_shown_with_what_they_find_at_several_resemblances() -> None:
     assert re.search(r"^ +1 +16 bands of 6 +16 +53 +0\.9923 ", result.stdout, re.MULTILINE)
     assert "share of pairs found, by resemblance" in result.stdout
     assert re.search(r"^ +1 +0\.0010.* 0\.9923 ", result.stdout, re.MULTILINE)
+    assert re.search(r"missed at 0.8 +missed above +candidates below", result.stdout)
+    assert re.search(r"^ +1 +0\.00772 +0\.00076 +0\.27402$", result.stdout, re.MULTILINE)
 
 
 def test_json_says_the_same() -> None:
@@ -70,6 +72,31 @@ def test_json_says_the_same() -> None:
     assert "recall_curve" not in chosen
     curve = described("--documents", "1e6")["designs"][0]["recall_curve"]
     assert curve["0.8"] == pytest.approx(0.9923, abs=1e-4)
+    rates = described("--documents", "1e6")["designs"][0]["rates"]
+    assert rates["missed_at"] == pytest.approx(0.0077, abs=1e-4)
+    assert "rates" not in chosen
+
+
+def test_longer_fingerprints_and_other_kinds_can_be_planned(tmp_path: Path) -> None:
+    long = described("--documents", "1e8", "--method", "simhash", "--simhash-bits", "128")
+    both = described("--documents", "1e6", "--method", "fused", "--minhash", "classic")
+
+    assert (long["simhash_bits"], long["hamming"]) == (128, 3)
+    assert long["designs"][0]["record_bytes"] > described(*SIMHASH)["designs"][0]["record_bytes"]
+    assert (both["threshold"], both["hamming"], both["minhash"]) == (0.8, 3, "classic")
+    assert {design["tables"] for design in both["designs"]} == {20, 26, 32, 36, 51, 56}
+
+
+def test_what_is_written_for_both_methods_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "planned.toml"
+
+    result = plan(
+        *("--documents", "1e8", "--method", "fused", "--simhash-bits", "128", "--write", str(path))
+    )
+
+    settings = load_settings(config=path)
+    assert result.exit_code == 0
+    assert (settings.method, settings.simhash_bits) == ("fused", 128)
 
 
 def test_duplicates_take_no_room() -> None:
