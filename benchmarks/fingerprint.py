@@ -18,6 +18,9 @@ from benchmarks.processes import one_cpu
 from benchmarks.report import Report, Row, Table, arguments, columns, progress, run
 from stream_dedup.fingerprint import fingerprinter as stages
 from stream_dedup.fingerprint.fingerprinter import Fingerprinter
+from stream_dedup.fingerprint.frequencies import Frequencies
+from stream_dedup.fingerprint.hashing import frequencies_origin
+from stream_dedup.fingerprint.weights import distinct
 from stream_dedup.generate import GeneratedDocument, Language, StreamShape, generate
 from stream_dedup.settings import Settings
 from stream_dedup.text.normalize import normalize
@@ -35,6 +38,14 @@ BATCH = 1024
 REPEATS = 3
 #: Peers take the first documents of each kind, so many words of them.
 PEER_WORDS = 200_000
+#: Every kind of fingerprint but the two that are compared with peers, by setting name.
+CHOICES: dict[str, dict[str, str | int]] = {
+    "MinHash, classic": {"method": "minhash", "minhash": "classic"},
+    "SimHash, 128 bits": {"method": "simhash", "simhash_bits": 128},
+    "SimHash, weights one": {"method": "simhash", "weights": "one"},
+    "SimHash, tf-idf": {"method": "simhash", "weights": "tfidf"},
+    "fused": {"method": "fused"},
+}
 STAGES = ("normalise", "digest", "tokens and shingles", "sketch or bits, keys", "the rest")
 
 _NOTE = (
@@ -138,6 +149,19 @@ def shares(fingerprinter: Fingerprinter, texts: Sequence[str]) -> list[float]:
     return [laps.seconds[stage] / total for stage in STAGES]
 
 
+def choice_rates(case: Case) -> Iterator[float]:
+    """Yield the documents per second of each of ``CHOICES``."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "learned.freq"
+        frequencies = Frequencies(frequencies_origin(Settings()))
+        shingles = distinct(Fingerprinter(Settings()).shingles(case.texts[:BATCH]))
+        frequencies.add(shingles.hashes, len(case.texts[:BATCH]))
+        frequencies.write(path)
+        for values in CHOICES.values():
+            settings = Settings.model_validate({"frequencies_file": path, **values})
+            yield fastest(Fingerprinter(settings), case.texts)
+
+
 def peer_figures(case: Case, at_most: int) -> dict[str, PeerFigure | None]:
     """Let every peer fingerprint the first of the documents."""
     with tempfile.TemporaryDirectory() as folder:
@@ -149,23 +173,27 @@ def peer_figures(case: Case, at_most: int) -> dict[str, PeerFigure | None]:
 def measure(options: argparse.Namespace) -> Report:
     """Measure every kind of document with both methods and all peers."""
     rates: list[Row] = []
+    choices: list[Row] = []
     parts: list[Row] = []
     versions: dict[str, str] = {}
     for case in cases(options.characters):
         progress(f"{case.language}, {case.words} words, {len(case.documents)} documents")
         own = {}
         with one_cpu():
-            for method in Method:
+            for method in (Method.MINHASH, Method.SIMHASH):
                 fingerprinter = Fingerprinter(Settings(method=method))
                 own[method] = fastest(fingerprinter, case.texts)
                 parts.append(
                     [method, case.language, case.words, *shares(fingerprinter, case.texts)]
                 )
+            choices.append([f"{case.language}, {case.words} words", *choice_rates(case)])
         found = peer_figures(case, PEER_WORDS // case.words)
         versions |= {peer: figure.version for peer, figure in found.items() if figure}
         compared = chain.from_iterable(_compared(*item, own) for item in found.items())
         rates.append([f"{case.language}, {case.words} words", *own.values(), *compared])
-    return Report("Fingerprints", [_rate_table(rates), _share_table(parts)], versions)
+    return Report(
+        "Fingerprints", [_rate_table(rates), _choice_table(choices), _share_table(parts)], versions
+    )
 
 
 def _compared(peer: str, figure: PeerFigure | None, own: dict[Method, float]) -> Row:
@@ -186,6 +214,13 @@ def _rate_table(rows: list[Row]) -> Table:
     )
     header = columns("documents", "MinHash|,.0f", "SimHash|,.0f", *names)
     return Table("From text to fingerprint", note, header, rows)
+
+
+def _choice_table(rows: list[Row]) -> Table:
+    note = f"{_NOTE} The same for the other kinds of fingerprint."
+    return Table(
+        "Every kind", note, columns("documents", *(f"{name}|,.0f" for name in CHOICES)), rows
+    )
 
 
 def _share_table(rows: list[Row]) -> Table:
