@@ -95,13 +95,16 @@ class MinHash:
         Where few places are filled, nearly every donor is empty, so it is faster to rank the filled
         places than to ask the donors one after another. Both find the same donor.
         """
-        filled = np.count_nonzero(pairs != _EMPTY, axis=1)
-        few = (filled > 0) & (filled <= _FEW_FILLED)
+        empty = pairs == _EMPTY
+        holes = np.add.reduce(empty, axis=1, dtype=np.uint8)
+        few = (holes < SIGNATURE_VALUES) & (holes >= SIGNATURE_VALUES - _FEW_FILLED)
+        # A text with nothing to lend keeps its empty places.
+        lacking = empty[:, :width] & (holes < SIGNATURE_VALUES)[:, None]
         if not few.any():
-            return self._borrow_in_turn(pairs, width)
+            return self._borrow_in_turn(pairs, lacking)
         densified = np.empty((len(pairs), width), np.uint64)
         densified[few] = self._borrow_by_rank(pairs[few], width)
-        densified[~few] = self._borrow_in_turn(pairs[~few], width)
+        densified[~few] = self._borrow_in_turn(pairs[~few], lacking[~few])
         return densified
 
     def _borrow_by_rank(self, pairs: Hashes, width: int) -> Hashes:
@@ -119,12 +122,13 @@ class MinHash:
         borrowed: Hashes = pairs.reshape(-1).take(chosen)
         return borrowed
 
-    def _borrow_in_turn(self, pairs: Hashes, width: int) -> Hashes:
-        """Ask the donors of every empty place one after another, in their fixed order."""
+    def _borrow_in_turn(self, pairs: Hashes, lacking: npt.NDArray[np.bool_]) -> Hashes:
+        """Ask the donors of every lacking place one after another, in their fixed order."""
+        width = lacking.shape[1]
         # A copy even where a view would do: donors lend what they had before any borrowing.
         densified = pairs[:, :width].copy()
         flat = densified.reshape(-1)
-        empty = np.flatnonzero((densified == _EMPTY) & (pairs != _EMPTY).any(axis=1)[:, None])
+        empty = np.flatnonzero(lacking)
         texts, places = np.divmod(empty, width)
         for donors in self._donors[1:]:
             if not len(empty):
