@@ -10,6 +10,7 @@ from typing import Any
 import click
 import msgspec
 
+from stream_dedup.cli.plan_table import limits_of, plan_lines, readable_bytes
 from stream_dedup.errors import SettingsError
 from stream_dedup.fingerprint.banding import SIGNATURE_VALUES
 from stream_dedup.fingerprint.fingerprinter import method_of
@@ -32,11 +33,6 @@ _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT])(i?)B?", re.IGNORECASE)
 _POWERS = {"K": 1, "M": 2, "G": 3, "T": 4}
 _LEAST, _MOST = 1_000, 10_000_000_000
 _LARGEST = 1e15
-
-#: What says when documents are near; those that few ever set are named only when they are.
-_MINHASH_LIMITS = ("threshold", "recall", "minhash")
-_SIMHASH_LIMITS = ("hamming", "simhash_bits")
-_NAMED_IF_SET = ("minhash", "simhash_bits")
 
 _EPILOG = """\b
 Examples:
@@ -157,7 +153,7 @@ def plan(
     if as_json:
         click.echo(msgspec.json.encode(_described(settings, memory, plans, at, reason)))
     else:
-        click.echo("\n".join(_shown(settings, memory, plans, at, reason)))
+        click.echo("\n".join(plan_lines(settings, memory, plans, at, reason)))
     if write is not None:
         _write(write, settings, plans[at if design is None else design - 1])
 
@@ -188,7 +184,7 @@ def _described(
     """Return the plans as they are printed in JSON."""
     return {
         "originals": settings.expected_originals,
-        **_limit(settings),
+        **limits_of(settings),
         "memory_bytes_per_shard": memory,
         "filled_to": FILL,
         "designs": [
@@ -227,122 +223,14 @@ def _facts(plan: Plan, settings: Settings) -> dict[str, Any]:
     return facts
 
 
-def _limit(settings: Settings) -> dict[str, Any]:
-    """Return the method and what it counts as near, by setting name."""
-    described: dict[str, Any] = {"method": settings.method.value}
-    names = {
-        Method.SIMHASH: _SIMHASH_LIMITS,
-        Method.MINHASH: _MINHASH_LIMITS,
-        Method.FUSED: _MINHASH_LIMITS + _SIMHASH_LIMITS,
-    }
-    for name in names[settings.method]:
-        value = getattr(settings, name)
-        if name not in _NAMED_IF_SET or value != Settings.model_fields[name].default:
-            described[name] = value
-    return described
-
-
-def _shown(
-    settings: Settings, memory: int, plans: Sequence[Plan], at: int, reason: str
-) -> list[str]:
-    """Return the lines of the table."""
-    limit = ", ".join(f"{name} {value}" for name, value in _limit(settings).items())
-    lines = [
-        f"{settings.expected_originals:,} originals; {limit}",
-        f"shards of {_bytes(memory)}, filled to {FILL:.0%}",
-        "",
-    ]
-    lines += _aligned([_HEADER, *(_row(number, plan) for number, plan in enumerate(plans, 1))])
-    if plans[0].design.bands:
-        lines += _band_lines(settings.threshold, plans)
-    lines += ["", f"Recommended: design {at + 1}, {plans[at].design.name}. {reason}"]
-    return lines + _warnings(plans[at])
-
-
-def _band_lines(threshold: float, plans: Sequence[Plan]) -> list[str]:
-    """Return the lines that tell what the bands find, and miss."""
-    found = [["design", *(f"{resemblance:g}" for resemblance in CURVE)]]
-    errors = [["design", f"missed at {threshold:g}", "missed above", "candidates below"]]
-    for number, plan in enumerate(plans, 1):
-        found.append([str(number), *(f"{plan.design.recall_at(x):.4f}" for x in CURVE)])
-        rates = plan.design.rates(threshold)
-        if rates:
-            shares = (rates.missed_at, rates.missed_share, rates.false_share)
-            errors.append([str(number), *(f"{share:.5f}" for share in shares)])
-    lines = ["", "share of pairs found, by resemblance", *_aligned(found)]
-    title = "error rates of the bands about the threshold, all resemblances alike frequent"
-    return [*lines, "", title, *_aligned(errors)]
-
-
-_HEADER = [
-    "design",
-    "",
-    "tables",
-    "prefix bits",
-    "recall",
-    "cand./probe",
-    "cand./document",
-    "bytes/original",
-    "memory",
-    "shards",
-    "partitions",
-    "documents/s/shard",
-]
-
-
-def _row(number: int, plan: Plan) -> list[str]:
-    bits = sorted(set(plan.design.prefix_bits))
-    return [
-        str(number),
-        plan.design.name,
-        str(plan.design.tables),
-        f"{bits[0]}-{bits[-1]}" if len(bits) > 1 else str(bits[0]),
-        "all" if plan.design.recall == 1.0 else f"{plan.design.recall:.4f}",
-        f"{plan.candidates_per_probe:.3g}",
-        f"{plan.candidates_per_document:.3g}",
-        f"{plan.bytes_per_original:.0f}",
-        _bytes(plan.memory),
-        str(plan.shards),
-        str(plan.partitions),
-        f"{plan.documents_per_second:,.0f}" if plan.documents_per_second >= 1 else "<1",
-    ]
-
-
-def _warnings(plan: Plan) -> list[str]:
-    if plan.fullest_shard * FILL <= 1.0:
-        return []
-    warning = (
-        "With the slots split evenly over the shards, the fullest would hold "
-        f"{plan.fullest_shard:.2f} times the mean; see docs/planner.md on partitions."
-    )
-    return [warning]
-
-
-def _aligned(rows: list[list[str]]) -> list[str]:
-    """Put numbers in columns."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True))
-        for row in rows
-    ]
-
-
-def _bytes(size: float) -> str:
-    for unit in ("B", "kB", "MB", "GB"):
-        if size < 999.5:
-            return f"{size:.3g} {unit}"
-        size /= 1000
-    return f"{size:.4g} TB"
-
-
 def _write(path: Path, settings: Settings, plan: Plan) -> None:
     """Write what differs from the defaults for a plan, into a new file."""
-    values: dict[str, Any] = _limit(settings)
+    values: dict[str, Any] = limits_of(settings)
     values |= {name: value for name, value in plan.design.settings.items() if value}
     values |= {"expected_originals": settings.expected_originals, "partitions": plan.partitions}
     lines = [
         f"# {plan.design.name}, {plan.design.tables} tables: {plan.bytes_per_original:.0f} bytes",
-        f"# for an original, {_bytes(plan.memory)} in all, {plan.shards} shards.",
+        f"# for an original, {readable_bytes(plan.memory)} in all, {plan.shards} shards.",
         "# None of these can be changed once the index is in use.",
     ]
     for name, value in values.items():
