@@ -11,6 +11,8 @@ import numpy.typing as npt
 
 from benchmarks.processes import one_cpu
 from benchmarks.report import Report, Row, Table, arguments, columns, progress, run
+from stream_dedup.fingerprint.banding import SIGNATURE_VALUES
+from stream_dedup.fingerprint.classic import ClassicMinHash
 from stream_dedup.fingerprint.minhash import BINS, MinHash
 from stream_dedup.settings import Settings
 from stream_dedup.tables.bands import BandDesign, find_probability
@@ -18,7 +20,6 @@ from stream_dedup.text.shingles import Hashes, Shingles
 
 SIZES = (20, 50, 150, 500, 2000)
 RESEMBLANCES = (0.5, 0.7, 0.8, 0.9)
-PERMUTATIONS = 128
 #: Pairs that are worked on together; their arrays stay in a core's cache.
 _TOGETHER = 20
 
@@ -43,41 +44,12 @@ class Measured(NamedTuple):
     recall: float
 
 
-class Classic:
-    """MinHash by as many universal hash functions as there are values (Broder 1997).
+class Method:
+    """A fingerprint method: sketches for the estimate, table keys for the bands."""
 
-    Multiply, add, shift (Dietzfelbinger 1996): (a x + b) mod 2^64, of which the upper 32 bits, for
-    x of 32 bits and random a and b of 64 is strongly universal. For comparison only.
-    """
-
-    def __init__(self, design: BandDesign, seed: int) -> None:
-        self._design = design
-        random = np.random.PCG64([seed, 1])
-        self._factors = random.random_raw(PERMUTATIONS)
-        self._terms = random.random_raw(PERMUTATIONS)
-
-    def signatures(self, sets: Hashes) -> Hashes:
-        """Return the signatures, (sets, permutations), of (sets, shingles)."""
-        shingles = sets >> np.uint64(32)
-        signatures = np.empty((len(sets), PERMUTATIONS), np.uint64)
-        for place, (factor, term) in enumerate(zip(self._factors, self._terms, strict=True)):
-            signatures[:, place] = (shingles * factor + term).min(axis=1) >> np.uint64(32)
-        return signatures
-
-    def compare(self, left: Hashes, right: Hashes) -> tuple[Estimates, Flags]:
-        """Compare sets pair by pair."""
-        equal = self.signatures(left) == self.signatures(right)
-        bands, rows = self._design
-        banded = equal[:, : bands * rows].reshape(-1, bands, rows)
-        return equal.mean(axis=1), banded.all(axis=2).any(axis=1)
-
-
-class OnePermutation:
-    """The library's own MinHash: sketches for the estimate, table keys for the bands."""
-
-    def __init__(self, settings: Settings) -> None:
-        self._method = MinHash(settings)
-        self.design = self._method.design
+    def __init__(self, method: MinHash | ClassicMinHash) -> None:
+        self._method = method
+        self.design = method.design
 
     def compare(self, left: Hashes, right: Hashes) -> tuple[Estimates, Flags]:
         """Compare sets pair by pair."""
@@ -124,8 +96,8 @@ def _summary(errors: Estimates, found: Flags) -> Measured:
 
 def measure(options: argparse.Namespace) -> Report:
     """Measure all sizes and resemblances."""
-    own = OnePermutation(Settings())
-    classic = Classic(own.design, options.seed)
+    own = Method(MinHash(Settings()))
+    classic = Method(ClassicMinHash(Settings(minhash="classic")))
     errors: list[Row] = []
     recalls: list[Row] = []
     with one_cpu():
@@ -149,8 +121,9 @@ def _error_table(rows: list[Row], pairs: int) -> Table:
     note = (
         f"{pairs:,} random pairs of sets of each size and resemblance. Bias and root mean square "
         f"error of the resemblance estimated from our sketch ({BINS} bins of one permutation, 8 "
-        f"bits each, {BINS} bytes) and from {PERMUTATIONS} classic permutations (32 bits each, "
-        f"{4 * PERMUTATIONS} bytes). Below 1 in the last column ours is the more exact."
+        f"bits each, {BINS} bytes) and from {SIGNATURE_VALUES} classic permutations (`minhash = "
+        f"classic`; 8 bits each, {SIGNATURE_VALUES} bytes). Below 1 in the last column ours is "
+        "the more exact."
     )
     header = columns("shingles|d", "resemblance|.3f", "bias, ours|+.4f", "bias, classic|+.4f")
     more = columns("error, ours|.4f", "error, classic|.4f", "ours / classic|.2f")
