@@ -40,6 +40,7 @@ class Deduplicator:
             index: an index of another kind, such as ``RedisIndex``; closed with this object.
 
         Raises:
+            SettingsError: a file that the settings name cannot be used.
             StateError: the state file cannot be used.
             ConfigurationMismatch: the state file was made with other fingerprint settings.
         """
@@ -62,7 +63,9 @@ class Deduplicator:
             ServiceError: the index is out of reach; the same call can be made again.
         """
         self._check_times(documents)
-        prints = self.fingerprinter.fingerprint([document.text for document in documents])
+        prints = self.fingerprinter.fingerprint(
+            [document.text for document in documents], [document.origin for document in documents]
+        )
         attachments = self.index.claim(index_batch(documents, prints))
         return [
             self._decision(document, digest, attachment)

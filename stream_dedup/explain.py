@@ -38,7 +38,7 @@ class Comparison(msgspec.Struct, frozen=True):
         exact: whether the normalised texts are equal.
         match: whether one would be called a duplicate of the other.
         reason: why, in a sentence.
-        differences: the first differing runs of words, (first, second).
+        differences: the first differing runs of words after cleaning, (first, second).
     """
 
     shingles: tuple[int, int]
@@ -72,11 +72,12 @@ class Sighting(msgspec.Struct, frozen=True):
     near: bool
 
 
-def compare(deduplicator: Deduplicator, left: str, right: str) -> Comparison:
-    """Compare two texts under the deduplicator's settings."""
+def compare(deduplicator: Deduplicator, left: Document, right: Document) -> Comparison:
+    """Compare two documents under the deduplicator's settings."""
     fingerprinter, settings = deduplicator.fingerprinter, deduplicator.settings
-    prints = fingerprinter.fingerprint([left, right])
-    shingles = fingerprinter.shingles([left, right])
+    texts, origins = [left.text, right.text], [left.origin, right.origin]
+    prints = fingerprinter.fingerprint(texts, origins)
+    shingles = fingerprinter.shingles(texts, origins)
     sets = [
         set(shingles.hashes[shingles.starts[text] : shingles.starts[text + 1]].tolist())
         for text in (0, 1)
@@ -103,12 +104,12 @@ def compare(deduplicator: Deduplicator, left: str, right: str) -> Comparison:
         exact=exact and not empty,
         match=bool(near and hit) and not empty,
         reason=_reason(settings, prints, len(hit), unrounded, near=bool(near)),
-        differences=list(_differences(left, right)),
+        differences=list(_differences(*fingerprinter.cleaner.clean(texts, origins))),
     )
 
 
-def look_up(deduplicator: Deduplicator, text: str) -> list[Sighting]:
-    """Return the originals of a memory index that share a table key with a text, best first.
+def look_up(deduplicator: Deduplicator, document: Document) -> list[Sighting]:
+    """Return the originals of a memory index that share a table key with a document, best first.
 
     Nothing is registered.
     """
@@ -116,10 +117,10 @@ def look_up(deduplicator: Deduplicator, text: str) -> list[Sighting]:
     if not isinstance(index, MemoryIndex):
         msg = "only a memory index can be looked through"
         raise TypeError(msg)
-    prints = deduplicator.fingerprinter.fingerprint([text])
+    prints = deduplicator.fingerprinter.fingerprint([document.text], [document.origin])
     if prints.empty[0]:
         return []
-    batch = index_batch([Document("", text)], prints)
+    batch = index_batch([document], prints)
     hits = index.tables_hit(batch)
     rows = np.fromiter(hits, np.int64, len(hits))
     sketches = np.repeat(prints.sketches, len(rows), axis=0)

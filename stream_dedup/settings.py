@@ -49,6 +49,8 @@ EXTRA_BLOCKS = 2
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|w|)")
 _SECONDS = {"": 1, "ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+#: Steps that ``clean`` may name.
+CLEAN_STEPS = ("markup", "urls", "numbers", "boilerplate")
 _SHINGLE = re.compile(r"(word|char):(\d{1,2})")
 
 
@@ -79,8 +81,21 @@ def _number(value: object) -> object:
     return int(value) if isinstance(value, str) and value.strip().isdecimal() else value
 
 
+def _check_clean(value: str) -> str:
+    steps = [step.strip() for step in value.split(",")] if value.strip() else []
+    for step in steps:
+        if step not in CLEAN_STEPS:
+            msg = f"{step!r} is not a step; write {', '.join(CLEAN_STEPS)} with commas between"
+            raise ValueError(msg)
+    if steps.count("boilerplate") > 1:
+        msg = "the step boilerplate can be there once only"
+        raise ValueError(msg)
+    return ",".join(steps)
+
+
 Duration = Annotated[float, BeforeValidator(parse_duration), Field(gt=0, allow_inf_nan=False)]
 Shingle = Annotated[str, AfterValidator(_check_shingle)]
+Clean = Annotated[str, AfterValidator(_check_clean)]
 
 
 def _setting(default: Any, group: str, description: str, **constraints: Any) -> Any:
@@ -103,6 +118,13 @@ class Settings(BaseModel):
         "input",
         "JSON field that holds the event time (RFC 3339, or seconds or milliseconds since the "
         "epoch). Without it the worker takes the Kafka timestamp.",
+    )
+
+    origin_field: str | None = _setting(
+        None,
+        "input",
+        "JSON field that holds what the document comes from (site, feed, publisher); it decides "
+        "which lines are boilerplate.",
     )
 
     # How documents are compared. These make up the configuration version of an index.
@@ -152,6 +174,24 @@ class Settings(BaseModel):
     )
     shingle: Shingle = _setting(
         "word:3", "fingerprint", "Shingle unit and size: word:1 to word:8, char:2 to char:16."
+    )
+    punctuation: Literal["default", "keep", "drop"] = _setting(
+        "default",
+        "fingerprint",
+        "Punctuation in shingles: keep, drop, or default, which drops it from word shingles and "
+        "keeps it in character shingles.",
+    )
+    clean: Clean = _setting(
+        "",
+        "fingerprint",
+        "Steps that take noise out of a text before it is compared, in this order, with commas "
+        "between: markup, urls, numbers, boilerplate.",
+    )
+    boilerplate_file: Path | None = _setting(
+        None,
+        "fingerprint",
+        "File of the lines that the step boilerplate drops; stream-dedup learn boilerplate makes "
+        "it.",
     )
     recall: float = _setting(
         0.99,
@@ -338,6 +378,16 @@ class Settings(BaseModel):
     def shingle_size(self) -> int:
         """Tokens or characters in one shingle."""
         return int(self.shingle.split(":")[1])
+
+    @property
+    def clean_steps(self) -> list[str]:
+        """The steps of ``clean``, in order."""
+        return self.clean.split(",") if self.clean else []
+
+    @property
+    def is_punctuation_inverted(self) -> bool:
+        """Whether shingles of this unit treat punctuation the other way than by default."""
+        return self.punctuation == ("keep" if self.shingle_unit == "word" else "drop")
 
 
 def group_of(name: str) -> str:

@@ -37,12 +37,14 @@ class Document(msgspec.Struct, frozen=True):
         source: where in its input the document stood (for example ``topic/partition/offset``).
             A document that comes again with the same source, id and text is the same document,
             so it is never a duplicate of itself.
+        origin: what it comes from (site, feed, publisher), which may have boilerplate of its own.
     """
 
     id: DocumentId
     text: str
     time: float | None = None
     source: str = ""
+    origin: str = ""
 
 
 class Score(NamedTuple):

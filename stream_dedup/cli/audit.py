@@ -16,7 +16,7 @@ from stream_dedup.settings import Settings
 from stream_dedup.stream.files import Line, read_lines
 from stream_dedup.stream.lines import JsonLines
 from stream_dedup.stream.messages import Poison
-from stream_dedup.types import Decision, Document, Status
+from stream_dedup.types import Decision, Status
 
 #: Violations that are listed.
 _LISTED = 20
@@ -94,7 +94,7 @@ def _published(line: Line, lines: JsonLines) -> Published:
         raise InputError(f"{msg} worker wrote.") from error
     if document.id == line.name and decision.status is Status.ORIGINAL:
         # It names no id: it got one from its place in the stream, which only an original repeats.
-        document = Document(decision.original_id, document.text, document.time, document.source)
+        document = msgspec.structs.replace(document, id=decision.original_id)
     return Published(line.name, document, decision)
 
 

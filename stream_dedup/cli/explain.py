@@ -18,6 +18,7 @@ from stream_dedup.settings import Settings
 from stream_dedup.stream.files import STANDARD, read_lines
 from stream_dedup.stream.lines import JsonLines
 from stream_dedup.stream.messages import Poison
+from stream_dedup.types import Document
 
 #: Candidates that are listed.
 _LISTED = 10
@@ -63,33 +64,33 @@ def explain(
     if state is not None and not state.is_file():
         msg = f"{state} does not exist. Make it with stream-dedup run --state."
         raise StateError(msg)
-    text = _read(document, settings)
+    read = _read(document, settings)
     with Deduplicator(settings, state=state) as deduplicator:
         result: Comparison | list[Sighting]
         if other is not None:
-            result = compare(deduplicator, text, _read(other, settings))
+            result = compare(deduplicator, read, _read(other, settings))
             shown = _comparison(result)
         else:
-            result = look_up(deduplicator, text)
+            result = look_up(deduplicator, read)
             shown = _sightings(result)
     click.echo(msgspec.json.encode(result).decode() if as_json else shown)
 
 
-def _read(name: str, settings: Settings) -> str:
-    """Read the text of one document."""
+def _read(name: str, settings: Settings) -> Document:
+    """Read one document."""
     match = re.fullmatch(r"(.+):(\d+)", name)
     if match and not Path(name).exists():
         return _read_line(Path(match[1]), int(match[2]), settings)
     try:
         if Path(name) == STANDARD:
-            return sys.stdin.buffer.read().decode()
-        return Path(name).read_bytes().decode()
+            return Document(name, sys.stdin.buffer.read().decode())
+        return Document(name, Path(name).read_bytes().decode())
     except (OSError, UnicodeDecodeError) as error:
         msg = f"{name} cannot be read: {error}. Name a UTF-8 text file, or FILE:LINE."
         raise InputError(msg) from error
 
 
-def _read_line(path: Path, number: int, settings: Settings) -> str:
+def _read_line(path: Path, number: int, settings: Settings) -> Document:
     lines = read_lines(path, 0, lambda _read: None)
     wanted = f"{path.name}:{number}"
     line = next((line for line in islice(lines, number) if line.name == wanted), None)
@@ -97,7 +98,7 @@ def _read_line(path: Path, number: int, settings: Settings) -> str:
         msg = f"{path} has no document in line {number}. Name a line that has one."
         raise InputError(msg)
     try:
-        return JsonLines(settings).decode(line).text
+        return JsonLines(settings).decode(line)
     except Poison as poison:
         msg = f"{wanted} is not a document: {poison.detail} Name another line."
         raise InputError(msg) from poison

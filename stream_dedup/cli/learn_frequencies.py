@@ -18,7 +18,7 @@ from stream_dedup.settings import Settings
 from stream_dedup.stream.files import read_lines
 from stream_dedup.stream.lines import JsonLines
 from stream_dedup.stream.messages import Poison
-from stream_dedup.types import Method
+from stream_dedup.types import Document, Method
 
 #: Documents shingled together.
 _BATCH = 256
@@ -99,11 +99,14 @@ def frequencies(
     )
     skipped = unwritten = 0
     try:
-        for texts, left_out in _batches(inputs, settings, skip=skip):
-            shingles = distinct(shingler.shingles(texts))
-            learned.add(shingles.hashes, len(texts))
+        for documents, left_out in _batches(inputs, settings, skip=skip):
+            shingles = shingler.shingles(
+                [document.text for document in documents],
+                [document.origin for document in documents],
+            )
+            learned.add(distinct(shingles).hashes, len(documents))
             skipped += left_out
-            unwritten += len(texts)
+            unwritten += len(documents)
             if unwritten >= every:
                 learned.write(output)
                 unwritten = 0
@@ -140,15 +143,15 @@ def _begin(settings: Settings, extend: Path | None, cells: int) -> Frequencies:
 
 def _batches(
     inputs: Sequence[Path], settings: Settings, *, skip: bool
-) -> Iterator[tuple[list[str], int]]:
-    """Yield texts, and how many lines were left out between them."""
+) -> Iterator[tuple[list[Document], int]]:
+    """Yield documents, and how many lines were left out between them."""
     lines = JsonLines(settings)
-    texts: list[str] = []
+    documents: list[Document] = []
     skipped = 0
     for path in inputs:
         for line in read_lines(path, 0, lambda _read: None):
             try:
-                texts.append(lines.decode(line).text)
+                documents.append(lines.decode(line))
             except Poison as poison:
                 if not skip:
                     msg = (
@@ -156,11 +159,11 @@ def _batches(
                     )
                     raise InputError(msg) from poison
                 skipped += 1
-            if len(texts) == _BATCH:
-                yield texts, skipped
-                texts, skipped = [], 0
-    if texts or skipped:
-        yield texts, skipped
+            if len(documents) == _BATCH:
+                yield documents, skipped
+                documents, skipped = [], 0
+    if documents or skipped:
+        yield documents, skipped
 
 
 def _sentence(summary: dict[str, object]) -> str:

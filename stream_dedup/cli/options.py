@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import types
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Literal
@@ -19,12 +19,16 @@ from stream_dedup.settings import Settings, group_of, load_settings, parse_durat
 Command = Callable[..., Any]
 
 
-def settings_options(*groups: str) -> Callable[[Command], Command]:
+def settings_options(*groups: str, also: Collection[str] = ()) -> Callable[[Command], Command]:
     """Give a command ``--config`` and a flag for each setting of these groups.
 
     The command gets a ready ``settings`` argument.
+
+    Args:
+        groups: groups of settings.
+        also: names of more settings.
     """
-    names = [name for name in Settings.model_fields if group_of(name) in groups]
+    names = [name for name in Settings.model_fields if group_of(name) in groups or name in also]
 
     def decorate(command: Command) -> Command:
         @functools.wraps(command)

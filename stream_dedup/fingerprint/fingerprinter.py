@@ -1,4 +1,4 @@
-"""Fingerprint a batch of texts: normalise, shingle, then MinHash, SimHash or both."""
+"""Fingerprint a batch of texts: clean, normalise, shingle, then MinHash, SimHash or both."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from stream_dedup.fingerprint.hashing import configuration_version, digest_seed,
 from stream_dedup.fingerprint.minhash import MinHash
 from stream_dedup.fingerprint.simhash import SimHash
 from stream_dedup.settings import Settings
-from stream_dedup.text.normalize import NormalizedBatch, normalize
+from stream_dedup.text.clean import Cleaner
+from stream_dedup.text.normalize import NormalizedBatch, drop_punctuation, normalize
 from stream_dedup.text.shingles import Hashes, Shingles, char_shingles, word_shingles
 from stream_dedup.types import Method, Score
 
@@ -79,15 +80,29 @@ class Fingerprinter:
     """Turns texts into fingerprints, the same on every machine and release."""
 
     def __init__(self, settings: Settings) -> None:
+        """Make everything ready.
+
+        Raises:
+            SettingsError: a file that the settings name cannot be used.
+        """
         self.settings = settings
-        self.configuration = configuration_version(settings)
+        self.cleaner = Cleaner(settings)
+        self.configuration = configuration_version(settings, self.cleaner.learned)
         self.method = method_of(settings)
         seed = settings.seed.get_secret_value()
         self._keys = shingle_keys(seed)
         self._digest_seed = digest_seed(seed)
 
-    def fingerprint(self, texts: Sequence[str]) -> Fingerprints:
-        """Fingerprint texts, in any mix of lengths and scripts."""
+    def fingerprint(
+        self, texts: Sequence[str], origins: Sequence[str] | None = None
+    ) -> Fingerprints:
+        """Fingerprint texts, in any mix of lengths and scripts.
+
+        Args:
+            texts: the texts as they came.
+            origins: what each comes from, of which only cleaning takes notice.
+        """
+        texts = self.cleaner.clean(texts, origins)
         count = len(texts)
         result = Fingerprints(
             empty=np.zeros(count, np.bool_),
@@ -99,9 +114,9 @@ class Fingerprinter:
             self._fill(result, rows, [texts[row] for row in rows])
         return result
 
-    def shingles(self, texts: Sequence[str]) -> Shingles:
-        """Shingle texts, each cut to ``max_characters``."""
-        return self._shingle(normalize(texts))
+    def shingles(self, texts: Sequence[str], origins: Sequence[str] | None = None) -> Shingles:
+        """Shingle texts, cleaned and then cut to ``max_characters`` each (see ``fingerprint``)."""
+        return self._shingle(normalize(self.cleaner.clean(texts, origins)))
 
     def _fill(self, result: Fingerprints, rows: list[int], texts: list[str]) -> None:
         batch = normalize(texts)
@@ -126,8 +141,10 @@ class Fingerprinter:
         )
         if limited.ends.sum() < batch.ends.sum():
             limited = _cut(limited)
-        shingle = word_shingles if self.settings.shingle_unit == "word" else char_shingles
-        return shingle(limited, self.settings.shingle_size, self._keys)
+        size, inverted = self.settings.shingle_size, self.settings.is_punctuation_inverted
+        if self.settings.shingle_unit == "word":
+            return word_shingles(limited, size, self._keys, punctuation=inverted)
+        return char_shingles(drop_punctuation(limited) if inverted else limited, size, self._keys)
 
 
 def _cut(batch: NormalizedBatch) -> NormalizedBatch:

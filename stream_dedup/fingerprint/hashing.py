@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 
 import msgspec
 import numpy as np
@@ -56,11 +57,15 @@ def digest_seed(seed: str) -> int:
     return derive(seed, "digest")[0]
 
 
-def configuration_version(settings: Settings) -> str:
+def configuration_version(settings: Settings, learned: Mapping[str, str] | None = None) -> str:
     """Return 16 hexadecimal digits that change when any fingerprint, table or match rule does.
 
     The seed goes in as a keyed digest, so the version does not give it away; of a file of document
     frequencies the digest of its content does, not its name.
+
+    Args:
+        settings: all settings.
+        learned: digest of each file that texts are cleaned with, by the setting that names it.
 
     Raises:
         SettingsError: the file of document frequencies cannot be used.
@@ -68,6 +73,11 @@ def configuration_version(settings: Settings) -> str:
     names = _CONFIGURATION + _OF_METHOD[settings.method]
     names += tuple(name for name in _OPTIONAL[settings.method] if _is_set(settings, name))
     described = {name: getattr(settings, name) for name in names}
+    if settings.is_punctuation_inverted:
+        described["punctuation"] = settings.punctuation
+    if settings.clean:
+        described["clean"] = settings.clean
+    described |= learned or {}
     described |= {"format": FORMAT, "seed": derive(settings.seed.get_secret_value(), "version")[0]}
     if described.get("weights") == "tfidf":
         described["frequencies"] = required_frequencies(settings).digest()
@@ -97,7 +107,10 @@ def required_frequencies(settings: Settings) -> Frequencies:
 
 def frequencies_origin(settings: Settings) -> Origin:
     """Return what document frequencies must have been learned from to be of use here."""
-    return Origin(settings.shingle, derive(settings.seed.get_secret_value(), "frequencies")[0])
+    shingle = settings.shingle
+    if settings.is_punctuation_inverted:
+        shingle += f", punctuation {settings.punctuation}"
+    return Origin(shingle, derive(settings.seed.get_secret_value(), "frequencies")[0])
 
 
 def _is_set(settings: Settings, name: str) -> bool:

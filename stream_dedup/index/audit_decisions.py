@@ -114,7 +114,9 @@ class Decisions:
         ]
         self.count += len(mine)
         self.others += len(batch) - len(mine)
-        prints = self._fingerprinter.fingerprint([one.document.text for one in mine])
+        prints = self._fingerprinter.fingerprint(
+            [one.document.text for one in mine], [one.document.origin for one in mine]
+        )
         tables = np.arange(prints.keys.shape[1], dtype=np.int64)
         sums = spread(prints.keys, tables).sum(axis=1, dtype=np.uint64)
         return [

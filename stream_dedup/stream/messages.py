@@ -101,6 +101,7 @@ class _Fields(Protocol):
     text: str
     id: DocumentId | None
     time: str | float | None
+    origin: str | None
 
 
 class Decoder:
@@ -118,22 +119,27 @@ class Decoder:
         names = {"text": settings.text_field, "id": settings.id_field}
         if settings.time_field is not None:
             names["time"] = settings.time_field
+        if settings.origin_field is not None:
+            names["origin"] = settings.origin_field
         if len({*names.values(), ANNOTATION_FIELD}) <= len(names):
             msg = (
-                f"id_field, text_field, time_field and {ANNOTATION_FIELD!r} (where the annotation "
-                "goes) must all differ. Name each field once."
+                f"id_field, text_field, time_field, origin_field and {ANNOTATION_FIELD!r} (where "
+                "the annotation goes) must all differ. Name each field once."
             )
             raise SettingsError(msg)
         self._names = names
         self._max_bytes = settings.max_document_bytes if limit_size else sys.maxsize
-        # Without a time field nothing may be read from the message, whatever its fields are
-        # called, so the struct then has no such field at all.
+        # Without a time or an origin field nothing may be read from the message, whatever its
+        # fields are called, so the struct then has no such field at all.
         fields: list[Any] = [("text", str), ("id", str | int | None, None)]
         if "time" in names:
             fields.append(("time", str | int | float | None, None))
+        if "origin" in names:
+            fields.append(("origin", str | None, None))
         struct = msgspec.defstruct("Fields", fields, rename=names, gc=False)
         self._decode = msgspec.json.Decoder(struct).decode
         self._has_time = "time" in names
+        self._has_origin = "origin" in names
 
     def decode(
         self,
@@ -176,7 +182,8 @@ class Decoder:
         time = fallback_time
         if self._has_time and fields.time is not None:
             time = parse_time(fields.time)
-        return Document(identity, fields.text, time, source)
+        origin = fields.origin if self._has_origin else None
+        return Document(identity, fields.text, time, source, origin or "")
 
     def _refuse_size(self, value: bytes | None) -> NoReturn:
         if value is None:
@@ -314,6 +321,9 @@ def _diagnose_fields(
     if identity not in {"a string", "null"}:
         detail = f"The id is {identity}, not a string or a 64-bit integer."
         raise Poison(Reason.BAD_ID, detail) from error
+    origin = _kind(fields[names["origin"]]) if names.get("origin") in fields else "null"
+    if origin not in {"a string", "null"}:
+        raise Poison(Reason.WRONG_TYPE, f"The origin is {origin}, not a string.") from error
     time = _kind(fields.get(names.get("time", ""), msgspec.Raw(b"n")))
     if time not in {"a string", "null"}:
         detail = f"The time is {time} that cannot be read."

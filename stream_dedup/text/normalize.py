@@ -14,7 +14,14 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from stream_dedup.text.characters import IGNORABLE, SPACE, ascii_fold, characters
+from stream_dedup.text.characters import (
+    IGNORABLE,
+    SEPARATOR,
+    SPACE,
+    ascii_classes,
+    ascii_fold,
+    characters,
+)
 
 #: Stands between texts while they are one array; no text keeps it (it folds to a space).
 _SEPARATOR = "\x1e"
@@ -77,7 +84,16 @@ def normalize(texts: Sequence[str]) -> NormalizedBatch:
     else:
         texts, codes = _fold_wide(texts, joined)
     lengths = np.fromiter((len(text) for text in texts), np.int64, len(texts))
-    return _collapse(codes, lengths)
+    ends = np.cumsum(lengths + 1) - 1
+    return _collapse(NormalizedBatch(codes, ends - lengths, ends))
+
+
+def drop_punctuation(batch: NormalizedBatch) -> NormalizedBatch:
+    """Make each character that belongs to no token a space, and collapse the spaces again."""
+    table = ascii_classes() if batch.codes.dtype == np.uint8 else characters().classes
+    codes = batch.codes.copy()
+    codes[table[codes] == SEPARATOR] = SPACE
+    return _collapse(batch._replace(codes=codes))
 
 
 def _fold_wide(texts: Sequence[str], joined: str) -> tuple[Sequence[str], npt.NDArray[np.uint32]]:
@@ -94,18 +110,15 @@ def _fold_wide(texts: Sequence[str], joined: str) -> tuple[Sequence[str], npt.ND
     return texts, tables.fold[codes]
 
 
-def _collapse(
-    codes: npt.NDArray[np.uint8] | npt.NDArray[np.uint32], lengths: npt.NDArray[np.int64]
-) -> NormalizedBatch:
+def _collapse(batch: NormalizedBatch) -> NormalizedBatch:
     """Drop each space that follows a space or begins a text; trim a last one by its end."""
-    ends = np.cumsum(lengths + 1) - 1
-    starts = ends - lengths
+    codes, starts, ends = batch
     gap = codes == SPACE
     drop = np.empty(len(codes), np.bool_)
     if len(codes):
         drop[0] = gap[0]
         np.logical_and(gap[1:], gap[:-1], out=drop[1:])
-        first = starts[lengths > 0]
+        first = starts[ends > starts]
         drop[first] = gap[first]
         # A separator folds to a space as well; it must stay, so that texts stay apart.
         drop[ends[:-1]] = False

@@ -5,19 +5,24 @@ shingle is n neighbouring tokens; a character shingle is n neighbouring characte
 text. A text with fewer tokens (characters) than n has one shingle made of all it has, so short
 texts match only when they are equal; a text without tokens has none.
 
+By default word shingles are without punctuation and character shingles with it. Word shingles take
+it in where every character that is neither of a word nor white space is a token of its own;
+character shingles lose it where ``normalize.drop_punctuation`` came before. Shingles over such a
+canonical sequence of tokens are those of Broder, Glassman, Manasse and Zweig 1997, section 2.
+
 Runs of characters are hashed with a polynomial modulo 2^64, whose prefix sums give every run's hash
 in one pass (Karp and Rabin 1987); a finaliser then spreads the bits.
 """
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from stream_dedup.text.characters import SINGLE, WORD, ascii_classes, characters
+from stream_dedup.text.characters import SEPARATOR, SINGLE, SPACE, WORD, ascii_classes, characters
 from stream_dedup.text.normalize import NormalizedBatch
 
 Hashes = npt.NDArray[np.uint64]
@@ -90,12 +95,24 @@ def _run_hashes(
     return (sums[lasts] - sums[firsts]) * inverses[firsts]
 
 
-def _token_bounds(batch: NormalizedBatch) -> tuple[Offsets, Offsets]:
+@cache
+def _classes(*, ascii_only: bool, punctuation: bool) -> npt.NDArray[np.uint8]:
+    """Return the class of each code point; punctuation, if it counts, is made of single tokens."""
+    table = ascii_classes() if ascii_only else characters().classes
+    if punctuation:
+        table = np.where(table == SEPARATOR, np.uint8(SINGLE), table)
+        # The only white space that a normalised text has, and what stands between two texts.
+        table[SPACE] = SEPARATOR
+    return table
+
+
+def _token_bounds(batch: NormalizedBatch, *, punctuation: bool) -> tuple[Offsets, Offsets]:
     """Return where each token begins and ends in the batch."""
-    table = ascii_classes() if batch.codes.dtype == np.uint8 else characters().classes
+    ascii_only = batch.codes.dtype == np.uint8
     classes = np.zeros(len(batch.codes) + 2, np.uint8)
+    table = _classes(ascii_only=ascii_only, punctuation=punctuation)
     np.take(table, batch.codes, out=classes[1:-1])
-    if batch.codes.dtype == np.uint8:
+    if ascii_only and not punctuation:
         edges = np.flatnonzero(classes[1:] != classes[:-1])
         return edges[::2], edges[1::2]
     same_run = (classes[1:] == classes[:-1]) & (classes[1:] != SINGLE)
@@ -119,9 +136,19 @@ def _keep_inside(counts: Offsets, size: int) -> tuple[npt.NDArray[np.bool_], Off
     return keep, np.concatenate([[0], np.cumsum(kept)])
 
 
-def word_shingles(batch: NormalizedBatch, size: int, keys: HashKeys) -> Shingles:
-    """Shingle every text by ``size`` tokens."""
-    firsts, lasts = _token_bounds(batch)
+def word_shingles(
+    batch: NormalizedBatch, size: int, keys: HashKeys, *, punctuation: bool = False
+) -> Shingles:
+    """Shingle every text by ``size`` tokens.
+
+    Args:
+        batch: the texts.
+        size: tokens in a shingle, at most as many as ``keys.places``.
+        keys: keys of the hashes.
+        punctuation: whether each character of punctuation (or symbol, or whatever else is neither
+            of a word nor white space) is a token as well.
+    """
+    firsts, lasts = _token_bounds(batch, punctuation=punctuation)
     tokens = finalize(_run_hashes(batch.codes, firsts, lasts, keys.base), keys.finish)
     token_starts = np.append(np.searchsorted(firsts, batch.starts), len(firsts))
     counts = np.diff(token_starts)
@@ -142,7 +169,7 @@ def char_shingles(batch: NormalizedBatch, size: int, keys: HashKeys) -> Shingles
 
     A text without a token has no shingle here either.
     """
-    firsts, _ = _token_bounds(batch)
+    firsts, _ = _token_bounds(batch, punctuation=False)
     tokens = np.diff(np.append(np.searchsorted(firsts, batch.starts), len(firsts)))
     counts = np.where(tokens > 0, batch.ends - batch.starts, 0)
     keep, starts = _keep_inside(counts, size)

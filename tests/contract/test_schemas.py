@@ -127,6 +127,8 @@ class TestDocument:
         {"text": "a", "id": 2**64 - 1, "time": 1.5},
         {"text": "a", "id": -(2**63), "time": "2024-05-01T09:30:00Z"},
         {"text": "a", "time": None},
+        {"text": "a", "origin": "site.example"},
+        {"text": "a", "origin": None},
     )
     INVALID: tuple[Any, ...] = (
         {},
@@ -140,11 +142,12 @@ class TestDocument:
         {"text": "a", "id": 2**64},
         {"text": "a", "time": []},
         {"text": "a", "time": False},
+        {"text": "a", "origin": 7},
     )
 
     @pytest.fixture
     def decoder(self) -> Decoder:
-        return Decoder(Settings(time_field="time"))
+        return Decoder(Settings(time_field="time", origin_field="origin"))
 
     @pytest.mark.parametrize("value", VALID, ids=str)
     def test_what_the_schema_allows_is_decoded(self, decoder: Decoder, value: object) -> None:

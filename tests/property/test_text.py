@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from stream_dedup.fingerprint.hashing import shingle_keys
 from stream_dedup.text.characters import SEPARATOR, SINGLE, characters
-from stream_dedup.text.normalize import nfkc_casefold, normalize
+from stream_dedup.text.normalize import drop_punctuation, nfkc_casefold, normalize
 from stream_dedup.text.shingles import Shingles, char_shingles, word_shingles
 
 SPECIAL = (
@@ -37,8 +37,11 @@ def normal(text: str) -> str:
     return " ".join(nfkc_casefold(text).split())
 
 
-def tokens(text: str) -> list[str]:
-    """Join neighbouring characters of one class; every single is a token of its own."""
+def tokens(text: str, *, punctuation: bool = False) -> list[str]:
+    """Join neighbouring characters of one class; every single is a token of its own.
+
+    With punctuation, so is every separator but white space.
+    """
     found = []
     classed = [(int(characters().classes[ord(char)]), char) for char in normal(text)]
     for kind, run in groupby(classed, key=lambda pair: pair[0]):
@@ -47,7 +50,16 @@ def tokens(text: str) -> list[str]:
             found += chars
         elif kind != SEPARATOR:
             found.append("".join(chars))
+        elif punctuation:
+            found += [char for char in chars if char != " "]
     return found
+
+
+def without_punctuation(text: str) -> str:
+    classes = characters().classes
+    return " ".join(
+        "".join(" " if classes[ord(char)] == SEPARATOR else char for char in normal(text)).split()
+    )
 
 
 def windows(items: list[str], size: int) -> list[tuple[str, ...]]:
@@ -56,11 +68,15 @@ def windows(items: list[str], size: int) -> list[tuple[str, ...]]:
     return [tuple(items[start : start + size]) for start in range(len(items) - size + 1)]
 
 
-def reference(text: str, unit: str, size: int) -> list[tuple[str, ...]]:
-    """Return the shingles of one text as tuples of tokens, or of characters."""
+def reference(text: str, unit: str, size: int, *, inverted: bool = False) -> list[tuple[str, ...]]:
+    """Return the shingles of one text as tuples of tokens, or of characters.
+
+    Inverted are words with punctuation, and characters without.
+    """
     if unit == "word":
-        return windows(tokens(text), size)
-    return windows(list(normal(text)), size) if tokens(text) else []
+        return windows(tokens(text, punctuation=inverted), size)
+    shown = without_punctuation(text) if inverted else normal(text)
+    return windows(list(shown), size) if tokens(text) else []
 
 
 def finalize(value: int) -> int:
@@ -82,9 +98,11 @@ def reference_hash(shingle: tuple[str, ...], unit: str) -> int:
     return finalize(sum(finalize(run_hash(token)) * place for token, place in pairs) & MASK)
 
 
-def shingle(texts: list[str], unit: str, size: int) -> Shingles:
-    kernel = word_shingles if unit == "word" else char_shingles
-    return kernel(normalize(texts), size, KEYS)
+def shingle(texts: list[str], unit: str, size: int, *, inverted: bool = False) -> Shingles:
+    batch = normalize(texts)
+    if unit == "word":
+        return word_shingles(batch, size, KEYS, punctuation=inverted)
+    return char_shingles(drop_punctuation(batch) if inverted else batch, size, KEYS)
 
 
 def of_each(shingles: Shingles) -> list[list[int]]:
@@ -119,11 +137,23 @@ def test_something_stands_between_a_text_and_the_next(texts: list[str]) -> None:
 
 
 @settings(deadline=None, max_examples=400)
-@given(st.lists(TEXTS, min_size=1, max_size=8), UNITS)
-def test_shingles_are_those_of_the_definition(texts: list[str], unit: tuple[str, int]) -> None:
-    expected = [reference(text, *unit) for text in texts]
+@given(BATCHES)
+def test_punctuation_becomes_gaps_that_collapse(texts: list[str]) -> None:
+    dropped = drop_punctuation(normalize(texts))
 
-    shingles = shingle(texts, *unit)
+    assert dropped.encoded() == [without_punctuation(text).encode() for text in texts]
+    assert (dropped.starts[1:] > dropped.ends[:-1]).all()
+    assert drop_punctuation(dropped).encoded() == dropped.encoded()
+
+
+@settings(deadline=None, max_examples=600)
+@given(st.lists(TEXTS, min_size=1, max_size=8), UNITS, st.booleans())
+def test_shingles_are_those_of_the_definition(
+    texts: list[str], unit: tuple[str, int], inverted: bool
+) -> None:
+    expected = [reference(text, *unit, inverted=inverted) for text in texts]
+
+    shingles = shingle(texts, *unit, inverted=inverted)
 
     assert of_each(shingles) == [[reference_hash(one, unit[0]) for one in own] for own in expected]
 
@@ -139,11 +169,14 @@ def test_different_shingles_have_different_hashes(texts: list[str], unit: tuple[
 
 
 @settings(deadline=None, max_examples=200)
-@given(st.lists(TEXTS, min_size=1, max_size=8), UNITS)
-def test_shingles_do_not_depend_on_the_batch(texts: list[str], unit: tuple[str, int]) -> None:
-    together = of_each(shingle(texts, *unit))
+@given(st.lists(TEXTS, min_size=1, max_size=8), UNITS, st.booleans())
+def test_shingles_do_not_depend_on_the_batch(
+    texts: list[str], unit: tuple[str, int], inverted: bool
+) -> None:
+    together = of_each(shingle(texts, *unit, inverted=inverted))
 
-    assert together == [of_each(shingle([text], *unit))[0] for text in texts]
+    alone = [of_each(shingle([text], *unit, inverted=inverted))[0] for text in texts]
+    assert together == alone
 
 
 @pytest.mark.parametrize("unit", ["word", "char"])

@@ -10,6 +10,7 @@ import pytest
 
 from stream_dedup.text.characters import (
     CODE_POINTS,
+    DIGIT_ZEROS,
     SEPARATOR,
     SINGLE,
     SPACE,
@@ -45,6 +46,16 @@ def test_the_shipped_tables_are_those_of_unicode_14(table: str) -> None:
 
     differing = np.flatnonzero(compared)[shipped != fresh]
     assert [f"U+{code:04X}" for code in differing[:10]] == []
+
+
+def test_the_digits_are_those_of_unicode_14() -> None:
+    digits = {chr(ord(zero) + value): value for zero in DIGIT_ZEROS for value in range(10)}
+
+    assert digits == {
+        chr(code): unicodedata.decimal(chr(code))
+        for code in np.flatnonzero(characters().assigned).tolist()
+        if unicodedata.category(chr(code)) == "Nd"
+    }
 
 
 def test_the_tables_are_read_only_once() -> None:

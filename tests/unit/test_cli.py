@@ -104,15 +104,24 @@ EXPECTED = [
 ]
 
 
+def commands() -> dict[str, click.Command]:
+    """Return every command by its whole name, those of groups too."""
+    found: dict[str, click.Command] = dict(cli.commands)
+    for name, command in cli.commands.items():
+        if isinstance(command, click.Group):
+            found |= {f"{name} {under}": each for under, each in command.commands.items()}
+    return found
+
+
 class TestHelp:
-    @pytest.mark.parametrize("name", sorted(cli.commands))
+    @pytest.mark.parametrize("name", sorted(commands()))
     def test_every_command_has_examples(self, name: str) -> None:
-        shown = invoke(name, "--help")
+        shown = invoke(*name.split(), "--help")
 
         assert shown.exit_code == 0
         assert "\n  Examples:\n    " in shown.stdout
         assert f"stream-dedup {name}" in shown.stdout.partition("Examples:")[2]
-        assert invoke(name, "-h").stdout == shown.stdout
+        assert invoke(*name.split(), "-h").stdout == shown.stdout
 
     @pytest.mark.parametrize("name", ["run", "explain", "worker"])
     def test_exit_codes_are_documented(self, name: str) -> None:
@@ -122,9 +131,9 @@ class TestHelp:
 
         assert set(codes) >= {"0", "2", "78"}
 
-    @pytest.mark.parametrize("name", sorted(cli.commands))
+    @pytest.mark.parametrize("name", sorted(commands()))
     def test_every_flag_says_what_it_does(self, name: str) -> None:
-        options = [item for item in cli.commands[name].params if isinstance(item, click.Option)]
+        options = [item for item in commands()[name].params if isinstance(item, click.Option)]
 
         assert [item.name for item in options if not item.help] == []
 

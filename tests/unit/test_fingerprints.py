@@ -69,6 +69,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "weights one": {"method": "simhash", "weights": "one"},
     "weights tfidf": {"method": "simhash", "weights": "tfidf"},
     "tfidf, 128 bits": {"method": "simhash", "weights": "tfidf", "simhash_bits": 128},
+    "punctuation kept": {"punctuation": "keep"},
+    "punctuation dropped": {"shingle": "char:5", "punctuation": "drop"},
     "fused": {"method": "fused"},
     "fused, all else": {
         "method": "fused",
@@ -234,6 +236,43 @@ class TestFingerprinter:
         assert np.array_equal(cut.hashes, np.concatenate(alone))
 
 
+class TestPunctuation:
+    @pytest.mark.parametrize(
+        ("shingle", "punctuation", "alike"),
+        [
+            ("word:3", "default", True),
+            ("word:3", "drop", True),
+            ("word:3", "keep", False),
+            ("char:5", "default", False),
+            ("char:5", "keep", False),
+            ("char:5", "drop", True),
+        ],
+    )
+    def test_counts_in_shingles_as_set(self, shingle: str, punctuation: str, alike: bool) -> None:
+        printer = fingerprinter(shingle=shingle, punctuation=punctuation)
+
+        prints = printer.fingerprint(["(Oh) no: not, again -- 你好。", "oh no not again 你好"])
+
+        assert (prints.sketches[0] == prints.sketches[1]).all() == alike
+        assert prints.digests[0] != prints.digests[1]
+
+    def test_kept_it_makes_tokens_of_a_text_without_a_letter(self) -> None:
+        printer = fingerprinter(shingle="word:2", punctuation="keep")
+
+        counts = np.diff(printer.shingles(["😀 👍 !", "::", "", " "]).starts)
+
+        assert counts.tolist() == [2, 1, 0, 0]
+
+    def test_dropped_it_leaves_no_room_behind_max_characters(self) -> None:
+        printer = fingerprinter(shingle="char:2", punctuation="drop", max_characters=1000)
+        start = "—" * 997 + "abc"
+
+        shingles = printer.shingles([start + "def", "abc", "x"])
+
+        assert np.diff(shingles.starts).tolist() == [2, 2, 1]
+        assert shingles.hashes[:2].tolist() == shingles.hashes[2:4].tolist()
+
+
 class TestConfigurationVersion:
     @pytest.mark.parametrize(
         "changed",
@@ -244,6 +283,8 @@ class TestConfigurationVersion:
             {"threshold": 0.9},
             {"recall": 0.95},
             {"max_characters": 2_000},
+            {"punctuation": "keep"},
+            {"shingle": "char:5", "punctuation": "drop"},
             {"window": "1d"},
             {"seed": "secret"},
             {"minhash": "classic"},
@@ -276,6 +317,7 @@ class TestConfigurationVersion:
             {"weights": "one"},
             {"simhash_bits": 128},
             {"fused_resemblance": 0.5},
+            {"punctuation": "drop"},  # which word shingles do by default
         ],
         ids=str,
     )

@@ -70,8 +70,31 @@ class TestDecoder:
     def test_without_a_time_the_fallback_counts(self) -> None:
         assert decode(b'{"text": "x", "at": null}', time_field="at").time == 12.5
 
+    def test_an_origin_is_read_from_the_origin_field_only(self) -> None:
+        value = b'{"text": "x", "site": "a.example", "origin": 7}'
+
+        assert decode(value).origin == ""
+        assert decode(value, origin_field="site").origin == "a.example"
+
+    @pytest.mark.parametrize("value", [b'{"text": "x"}', b'{"text": "x", "site": null}'])
+    def test_without_an_origin_it_is_unnamed(self, value: bytes) -> None:
+        assert decode(value, origin_field="site").origin == ""
+
+    @pytest.mark.parametrize("origin", [b"7", b"{}", b"[]", b"true"])
+    def test_an_origin_of_another_type_is_poison(self, origin: bytes) -> None:
+        value = b'{"text": "x", "site": ' + origin + b"}"
+
+        assert reason(value, origin_field="site") is Reason.WRONG_TYPE
+
     @pytest.mark.parametrize(
-        "names", [{"id_field": "text"}, {"text_field": "dedup"}, {"time_field": "id"}]
+        "names",
+        [
+            {"id_field": "text"},
+            {"text_field": "dedup"},
+            {"time_field": "id"},
+            {"origin_field": "id"},
+            {"origin_field": "at", "time_field": "at"},
+        ],
     )
     def test_refuses_names_that_clash(self, names: dict[str, Any]) -> None:
         with pytest.raises(SettingsError, match="differ"):

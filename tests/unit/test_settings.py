@@ -113,6 +113,11 @@ class TestValues:
             ("shingle", "char:1", "is not a shingle"),
             ("shingle", "char:17", "is not a shingle"),
             ("shingle", "byte:4", "is not a shingle"),
+            ("punctuation", "some", "'keep'"),
+            ("clean", "html", "'html' is not a step; write markup, urls, numbers, boilerplate"),
+            ("clean", "markup,", "'' is not a step"),
+            ("clean", "Markup", "is not a step"),
+            ("clean", "boilerplate,markup,boilerplate", "can be there once only"),
         ],
     )
     def test_a_value_out_of_range_is_named_in_one_sentence(
@@ -157,6 +162,16 @@ class TestValues:
         loaded = load_settings({"shingle": unit})
 
         assert f"{loaded.shingle_unit}:{loaded.shingle_size}" == unit
+
+    @pytest.mark.parametrize(
+        ("written", "steps"),
+        [("", []), (" ", []), ("urls", ["urls"]), (" markup ,urls,markup", ["markup", "urls"] * 2)],
+    )
+    def test_steps_of_cleaning_keep_their_order(self, written: str, steps: list[str]) -> None:
+        loaded = load_settings({"clean": written})
+
+        assert loaded.clean_steps == steps[:3]
+        assert loaded.clean == ",".join(steps[:3])
 
     def test_settings_cannot_be_changed(self) -> None:
         with pytest.raises(ValueError, match="frozen"):
