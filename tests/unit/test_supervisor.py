@@ -166,7 +166,7 @@ class TestSupervisor:
         assert running.stop() == 0
 
     def test_a_worker_that_stalls_is_killed_and_started_again(self, start: Start) -> None:
-        running = start(stalling, stall_timeout=1.5)
+        running = start(stalling, stall_timeout=6)
         running.until(lambda: len(running.lives()) >= 2)
 
         assert 'worker_restarts_total{cause="stall"}' in running.get("/metrics")[1]
