@@ -135,7 +135,7 @@ class Settings(BaseModel):
         0.8,
         "fingerprint",
         "Resemblance from which MinHash calls two documents near.",
-        ge=0.3,
+        ge=0.05,
         le=1.0,
     )
     minhash: Literal["one-permutation", "classic"] = _setting(
