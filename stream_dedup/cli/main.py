@@ -9,12 +9,15 @@ import click
 
 from stream_dedup import __version__
 from stream_dedup.cli.audit import audit_command
+from stream_dedup.cli.evaluate import evaluate_command
 from stream_dedup.cli.explain import explain
 from stream_dedup.cli.generate import generate
 from stream_dedup.cli.learn import learn
 from stream_dedup.cli.plan import plan
 from stream_dedup.cli.run import run
+from stream_dedup.cli.sample import sample_command
 from stream_dedup.cli.settings import settings
+from stream_dedup.cli.tune import tune_command
 from stream_dedup.cli.worker import worker
 from stream_dedup.errors import StreamDedupError
 from stream_dedup.stream.files import forget_standard_output
@@ -62,7 +65,20 @@ def cli() -> None:
     """Find near-duplicate documents in a stream."""
 
 
-for command in (run, explain, worker, learn, plan, generate, audit_command, settings):
+_COMMANDS = (
+    run,
+    explain,
+    worker,
+    learn,
+    plan,
+    evaluate_command,
+    sample_command,
+    tune_command,
+    generate,
+    audit_command,
+    settings,
+)
+for command in _COMMANDS:
     cli.add_command(command)
 
 

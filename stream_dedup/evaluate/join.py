@@ -75,6 +75,13 @@ class _Lists(NamedTuple):
     places: Rows
 
 
+class _Entries(NamedTuple):
+    """Documents, and where in each a shingle stands that it shares with another."""
+
+    documents: Rows
+    places: Rows
+
+
 def resembling_pairs(sets: ShingleSets, threshold: float) -> Pairs:
     """Return all pairs of documents whose exact resemblance is at least ``threshold``, above 0.
 
@@ -130,22 +137,15 @@ def _candidates(sets: ShingleSets, threshold: float) -> Iterator[tuple[Rows, Row
     smallest = np.searchsorted(sets.sizes, least)
     first = np.searchsorted(lists.keys, (shingles << 32) | smallest[documents])
     counts = np.searchsorted(lists.keys, (shingles << 32) | documents) - first
-    events = np.concatenate([[0], np.cumsum(counts)])[
-        np.searchsorted(documents, np.arange(len(sets) + 1))
-    ]
+    bounds = np.searchsorted(documents, np.arange(len(sets) + 1))
+    events = np.concatenate([[0], np.cumsum(counts)])[bounds]
     low = 0
     while low < len(sets):
         high = max(low + 1, int(np.searchsorted(events, events[low] + _EVENTS, side="right")) - 1)
-        rows = slice(*np.searchsorted(documents, [low, high]).tolist())
-        at = ranges(first[rows], counts[rows])
-        yield _passing(
-            sets,
-            lists,
-            at,
-            np.repeat(documents[rows], counts[rows]),
-            np.repeat(places[rows], counts[rows]),
-            threshold,
-        )
+        rows = np.arange(bounds[low], bounds[high])
+        at, repeats = ranges(first[rows], counts[rows]), np.repeat(rows, counts[rows])
+        small = _Entries(lists.keys[at] & 0xFFFFFFFF, lists.places[at])
+        yield _passing(sets, small, _Entries(documents[repeats], places[repeats]), threshold)
         low = high
 
 
@@ -163,17 +163,15 @@ def _unique_shingles(sets: ShingleSets) -> Rows:
 
 
 def _passing(
-    sets: ShingleSets, lists: _Lists, at: Rows, larger: Rows, places: Rows, threshold: float
+    sets: ShingleSets, small: _Entries, large: _Entries, threshold: float
 ) -> tuple[Rows, Rows]:
     """Keep what passes the positional filter, each pair once.
 
     The filter is exact for the first shingle that a pair shares; a pair that fails it there fails
     for good, and a pair that passes it there needs no other.
     """
-    smaller = lists.keys[at] & 0xFFFFFFFF
-    sizes = sets.sizes
-    rest = np.minimum(sizes[smaller] - lists.places[at], sizes[larger] - places)
-    needed = threshold / (1 + threshold) * (sizes[smaller] + sizes[larger])
-    keep = rest >= needed - _EPSILON
-    packed = np.unique((larger[keep] << 32) | smaller[keep])
+    smaller, larger = sets.sizes[small.documents], sets.sizes[large.documents]
+    rest = np.minimum(smaller - small.places, larger - large.places)
+    keep = rest >= threshold / (1 + threshold) * (smaller + larger) - _EPSILON
+    packed = np.unique((large.documents[keep] << 32) | small.documents[keep])
     return packed & 0xFFFFFFFF, packed >> 32

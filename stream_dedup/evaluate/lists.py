@@ -120,7 +120,10 @@ def save_reference(path: Path, corpus: Corpus, pairs: Pairs, shingle: str) -> No
     """
     names = corpus.names()
     if unfit := next((name for name in names if _UNFIT.search(name)), None):
-        msg = f"The id {unfit!r} cannot stand in a list (a tab, a line break, or # in front). Give the document a simpler id."
+        msg = (
+            f"The id {unfit!r} cannot stand in a list (it has a tab, a line break, or # in front). "
+            "Give the document a simpler id."
+        )
         raise InputError(msg)
     with open_output(path) as output:
         head = f"# threshold={pairs.threshold:g} shingle={shingle} documents={len(names)}\n"

@@ -72,9 +72,7 @@ def group_blocks(predicted: Rows, gold: Rows, blocks: Rows) -> Values:
         gold: (documents,) number of its gold group.
         blocks: (documents,) number of its block, from 0 on; a group is within one block.
     """
-    _, of, together = np.unique(
-        (predicted << 32) | gold, return_inverse=True, return_counts=True
-    )
+    _, of, together = np.unique((predicted << 32) | gold, return_inverse=True, return_counts=True)
     predicted_size = np.bincount(predicted)[predicted]
     gold_size = np.bincount(gold)[gold]
     shared = together[of]
@@ -101,15 +99,16 @@ def add_up(blocks: Rows, columns: list[Any], count: int | None = None) -> Values
 
 def ratio(part: Values, whole: Values) -> Values:
     """Return part / whole; NaN where there is nothing to take a part of."""
-    return np.divide(part, whole, out=np.full(np.shape(part), np.nan), where=whole > 0)
+    shares: Values = np.divide(part, whole, out=np.full(np.shape(part), np.nan), where=whole > 0)
+    return shares
 
 
 def harmonic(precision: Values, recall: Values) -> Values:
     """Return F1, the harmonic mean; 0 where both are."""
-    total = precision + recall
-    mean: Values = np.asarray(np.where(total == 0, 0.0, ratio(2 * precision * recall, total)))
-    mean[np.isnan(total)] = np.nan
-    return mean
+    unknown = np.isnan(precision + recall)
+    mean = np.nan_to_num(ratio(2 * precision * recall, np.asarray(precision + recall)))
+    found: Values = np.where(unknown, np.nan, mean)
+    return found
 
 
 def pair_precision(sums: Values) -> Values:

@@ -30,7 +30,7 @@ from stream_dedup.evaluate.sets import (
     resemblances,
     select,
 )
-from stream_dedup.evaluate.truth import Flags, Report, score_groups
+from stream_dedup.evaluate.truth import Flags, Mistakes, Report, pairs_of, score_groups
 
 _NONE = np.int64(np.iinfo(np.int64).max)
 
@@ -94,31 +94,31 @@ class ReferenceTruth:
         """Measure decisions by exact resemblance (see ``Truth.score``)."""
         pairs, count = self._pairs, len(originals)
         called = originals != np.arange(count)
-        right, distinct = self._attachments(originals)
+        right, _ = self._attachments(originals)
         counts = count_pairs(pairs, originals)
-        report = score_groups(originals, exact_rule(pairs), how)
+        rule = exact_rule(pairs)
+        report = score_groups(originals, rule, how)
         blocks = components(2 * count, originals, count + self.connected())[originals]
         blocks = np.unique(blocks, return_inverse=True)[1]
-        size = int(blocks.max(initial=-1)) + 1
-        of_pairs = [
-            counts.pairs,
-            counts.found,
-            counts.pairs * counts.distinct,
-            counts.found * counts.distinct,
-            counts.originals,
-        ]
-        of_documents = [called, called & right, called & distinct, called & right & distinct]
-        sums = np.hstack(
-            [
-                add_up(blocks[counts.block], of_pairs, size),
-                add_up(blocks, of_documents, size),
-            ]
-        )
+        sums = self._sums(originals, counts, blocks)
         report["pairs"] = measure(sums, _MEASURES, how)
         report["documents"] |= share("recall", called[with_near_original(pairs, originals)], how)
         report["documents"] |= share("precision", right[called], how)
         report["counts"] |= _named(sums)
+        ideal = count_pairs(pairs, rule).found.sum()
+        report["counts"]["reference_pairs_exact_rule"] = int(ideal)
         return report
+
+    def mistakes(self, originals: Rows, limit: int) -> Mistakes:
+        """Return duplicates too far from their originals, and pairs of near originals."""
+        pairs, places = self._pairs, np.arange(len(originals))
+        joined = np.flatnonzero(~self._attachments(originals)[0] & (originals != places))
+        alone = originals == places
+        missed = np.flatnonzero(alone[pairs.earlier] & alone[pairs.later])
+        return Mistakes(
+            pairs_of(joined, originals[joined], limit),
+            pairs_of(pairs.later[missed], pairs.earlier[missed], limit),
+        )
 
     def connected(self) -> Rows:
         """Return the components of the reference pairs (see ``Truth.connected``)."""
@@ -141,6 +141,26 @@ class ReferenceTruth:
             pairs.threshold,
         )
         return ReferenceTruth(kept, select(self._sets, documents), self._accept)
+
+    def _sums(self, originals: Rows, counts: PairCounts, blocks: Rows) -> Values:
+        """Return what the measures of pairs need, by block."""
+        size = int(blocks.max(initial=-1)) + 1
+        called = originals != np.arange(len(originals))
+        right, distinct = self._attachments(originals)
+        of_pairs = [
+            counts.pairs,
+            counts.found,
+            counts.pairs * counts.distinct,
+            counts.found * counts.distinct,
+            counts.originals,
+        ]
+        of_documents = [called, called & right, called & distinct, called & right & distinct]
+        return np.hstack(
+            [
+                add_up(blocks[counts.block], of_pairs, size),
+                add_up(blocks, of_documents, size),
+            ]
+        )
 
     def _attachments(self, originals: Rows) -> tuple[Flags, Flags]:
         """Say for each document whether it resembles its original enough; whether sets differ."""

@@ -69,8 +69,10 @@ def sample(corpus: Corpus, pairs: Pairs, wanted: int, seed: int) -> list[SampleP
     shares = allocate([len(stratum.pairs) for stratum in divided], wanted)
     drawn = []
     for stratum, count in zip(divided, shares, strict=True):
-        for pair in generator.choice(stratum.pairs, count, replace=False).tolist() if count else []:
-            drawn.append(_pair(corpus, pairs, pair, stratum))
+        chosen = (
+            generator.choice(stratum.pairs, count, replace=False) if count else stratum.pairs[:0]
+        )
+        drawn += [_pair(corpus, pairs, pair, stratum) for pair in chosen.tolist()]
     order = generator.permutation(len(drawn)).tolist()
     return [drawn[place] for place in order]
 

@@ -32,6 +32,18 @@ Flags = npt.NDArray[np.bool_]
 _PAIR_KINDS = np.array([[0, 0, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1], [0, 1, 1, 1]], np.float64)
 
 
+class Mistakes(NamedTuple):
+    """Pairs of document positions.
+
+    Attributes:
+        joined: duplicates and their originals that are no duplicates.
+        missed: originals that are duplicates, and what they should have been attached to.
+    """
+
+    joined: list[tuple[int, int]]
+    missed: list[tuple[int, int]]
+
+
 class Truth(Protocol):
     """Something that decisions can be held to."""
 
@@ -44,6 +56,9 @@ class Truth(Protocol):
             originals: (documents,) position of each document's original, its own for an original.
             how: how intervals are made.
         """
+
+    def mistakes(self, originals: Rows, limit: int) -> Mistakes:
+        """Return up to ``limit`` pairs of each kind of mistake, in the order of arrival."""
 
     def connected(self) -> Rows:
         """Return a number for each document, equal for documents that the truth speaks of at once.
@@ -75,6 +90,16 @@ class GroupTruth:
         report["documents"] |= share("precision", (gold == gold[originals])[called], how)
         return report
 
+    def mistakes(self, originals: Rows, limit: int) -> Mistakes:
+        """Return documents in a wrong group, and originals that are not the first of their own."""
+        places = np.arange(len(originals))
+        _, first, of = np.unique(self._groups, return_index=True, return_inverse=True)
+        joined = np.flatnonzero(self._groups != self._groups[originals])
+        missed = np.flatnonzero((originals == places) & (first[of] != places))
+        return Mistakes(
+            pairs_of(joined, originals[joined], limit), pairs_of(missed, first[of][missed], limit)
+        )
+
     def connected(self) -> Rows:
         """Return the groups (see ``Truth.connected``)."""
         return self._groups
@@ -82,6 +107,11 @@ class GroupTruth:
     def restrict(self, documents: Rows) -> GroupTruth:
         """Return the truth about some documents (see ``Truth.restrict``)."""
         return GroupTruth(self._groups[documents])
+
+
+def pairs_of(left: Rows, right: Rows, limit: int) -> list[tuple[int, int]]:
+    """Return the first pairs of two columns."""
+    return list(zip(left[:limit].tolist(), right[:limit].tolist(), strict=True))
 
 
 def score_groups(originals: Rows, gold: Rows, how: Intervals) -> Report:
@@ -183,6 +213,15 @@ class PairTruth:
             again = generator.multinomial(count, drawn / count, size=how.resamples)
             resampled += weight * (again @ _PAIR_KINDS)
         return total, resampled
+
+    def mistakes(self, originals: Rows, limit: int) -> Mistakes:
+        """Return the wrongly decided labelled pairs."""
+        predicted = originals[self._left] == originals[self._right]
+        wrong = [
+            np.flatnonzero(predicted & ~self._labels),
+            np.flatnonzero(~predicted & self._labels),
+        ]
+        return Mistakes(*(pairs_of(self._right[at], self._left[at], limit) for at in wrong))
 
     def connected(self) -> Rows:
         """Return the components that the labelled pairs make (see ``Truth.connected``)."""

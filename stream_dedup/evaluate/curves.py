@@ -1,0 +1,115 @@
+"""What the pictures show, as numbers: the S-curve and the similarity histogram."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from stream_dedup.evaluate.join import Pairs
+from stream_dedup.evaluate.measures import wilson
+from stream_dedup.evaluate.sets import Rows, Values
+from stream_dedup.evaluate.truth import Flags
+from stream_dedup.fingerprint.fingerprinter import Fingerprinter
+from stream_dedup.fingerprint.minhash import MinHash
+from stream_dedup.tables.bands import BandDesign, find_probability
+
+#: Width of a bin of resemblance.
+BIN = 0.025
+_PAIRS = 1 << 16
+
+
+class SCurve(NamedTuple):
+    """Share of pairs that share a table key, by exact resemblance.
+
+    Attributes:
+        resemblance: (bins,) mean resemblance of the pairs of each bin.
+        measured: (bins,) share of them that share a key.
+        low: (bins,) lower end of its Wilson interval.
+        high: (bins,) upper end.
+        pairs: (bins,) pairs in each.
+        design: the band design; None for SimHash.
+    """
+
+    resemblance: Values
+    measured: Values
+    low: Values
+    high: Values
+    pairs: Rows
+    design: BandDesign | None
+
+    def theory(self, resemblance: Values) -> Values | None:
+        """Return 1 - (1 - J^r)^b at some resemblances; None for SimHash."""
+        design = self.design
+        if design is None:
+            return None
+        return np.array([find_probability(one, design) for one in resemblance.tolist()])
+
+
+class Histogram(NamedTuple):
+    """Pairs by exact resemblance.
+
+    Attributes:
+        edges: (bins + 1,) bounds of the bins.
+        near: (bins,) pairs that the truth calls duplicates, or the decisions joined.
+        other: (bins,) the others.
+    """
+
+    edges: Values
+    near: Rows
+    other: Rows
+
+
+def s_curve(
+    fingerprinter: Fingerprinter, texts: Sequence[str], pairs: Pairs, confidence: float
+) -> SCurve:
+    """Measure which pairs share a table key.
+
+    Args:
+        fingerprinter: makes the keys.
+        texts: of all documents.
+        pairs: all pairs of at least some low resemblance.
+        confidence: of the intervals.
+    """
+    shared = _share_key(fingerprinter, texts, pairs)
+    place = np.minimum((pairs.resemblance / BIN).astype(np.int64), round(1 / BIN) - 1)
+    counts = np.bincount(place)
+    bins = np.flatnonzero(counts)
+    found = np.bincount(place, weights=shared)[bins]
+    counts = counts[bins]
+    means = np.bincount(place, weights=pairs.resemblance)[bins] / counts
+    bounds = [
+        wilson(int(hits), int(count), confidence) or (0.0, 1.0)
+        for hits, count in zip(found, counts, strict=True)
+    ]
+    low, high = np.array(bounds, np.float64).reshape(-1, 2).T
+    method = fingerprinter.method
+    design = method.design if isinstance(method, MinHash) else None
+    return SCurve(means, found / counts, low, high, counts, design)
+
+
+def _share_key(fingerprinter: Fingerprinter, texts: Sequence[str], pairs: Pairs) -> Flags:
+    documents, ends = np.unique([pairs.earlier, pairs.later], return_inverse=True)
+    keys = fingerprinter.fingerprint([texts[row] for row in documents.tolist()]).keys
+    left, right = ends.reshape(2, -1)
+    shared = np.zeros(len(left), np.bool_)
+    for first in range(0, len(left), _PAIRS):
+        part = slice(first, first + _PAIRS)
+        shared[part] = (keys[left[part]] == keys[right[part]]).any(axis=1)
+    return shared
+
+
+def histogram(pairs: Pairs, groups: Rows) -> Histogram:
+    """Count pairs by resemblance, those within one group and the others.
+
+    Args:
+        pairs: all pairs of at least some low resemblance.
+        groups: (documents,) group of each document.
+    """
+    edges = np.arange(int(pairs.threshold / BIN) * BIN, 1 + BIN / 2, BIN)
+    together = groups[pairs.earlier] == groups[pairs.later]
+    # Just below 1 belongs into the last bin, whose end is 1.
+    inside = np.minimum(pairs.resemblance, 1 - BIN / 2)
+    near, other = (np.histogram(inside[which], edges)[0] for which in (together, ~together))
+    return Histogram(edges, near, other)
