@@ -61,9 +61,8 @@ Exit codes:
 @click.option(
     "--floor",
     type=click.FloatRange(0.05, 1),
-    default=0.3,
-    show_default=True,
-    help="Exact resemblance from which the pictures show pairs.",
+    help="Exact resemblance from which the pictures show pairs. Without it .3, or .1 below the "
+    "threshold.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 @settings_options("input", "fingerprint")
@@ -75,7 +74,7 @@ def evaluate_command(
     sweeps: tuple[str, ...],
     folder: Path | None,
     page: Path | None,
-    floor: float,
+    floor: float | None,
     as_json: bool,
     settings: Settings,
 ) -> None:
@@ -103,7 +102,7 @@ def evaluate_command(
 
 
 def _draw(
-    done: Evaluation, floor: float, folder: Path | None, page: Path | None, title: str
+    done: Evaluation, floor: float | None, folder: Path | None, page: Path | None, title: str
 ) -> None:
     shown = pictures(done, floor)
     if folder is not None:

@@ -15,17 +15,14 @@ from stream_dedup.evaluate.pipeline import decide_all
 from stream_dedup.evaluate.plots import Picture
 from stream_dedup.evaluate.request import sets_of
 from stream_dedup.evaluate.sets import Rows
-from stream_dedup.evaluate.sweep import Axis, Point, grid, run_sweep
+from stream_dedup.evaluate.sweep import Point, grid, run_sweep
 from stream_dedup.evaluate.truth import Report, Truth
 from stream_dedup.fingerprint.fingerprinter import Fingerprinter
 from stream_dedup.settings import Settings, group_of
 from stream_dedup.types import Method
 
-#: Swept for the precision-recall curve when no sweep is asked for, by method.
-CURVE_AXES: dict[Method, Axis] = {
-    Method.MINHASH: ("threshold", [f"{percent / 100:g}" for percent in range(50, 100, 5)]),
-    Method.SIMHASH: ("hamming", [str(distance) for distance in range(9)]),
-}
+#: Least resemblance that pictures show, and the least that is ever taken for them by itself.
+_FLOOR, _LEAST_FLOOR = 0.3, 0.05
 
 
 class Evaluation(NamedTuple):
@@ -90,18 +87,27 @@ def evaluate(
 
 
 def curve_grid(settings: Settings) -> list[dict[str, str]]:
-    """Return the points of a precision-recall curve when no sweep is asked for."""
-    return grid([CURVE_AXES[settings.method]])
+    """Return the points of a precision-recall curve when no sweep is asked for.
+
+    Hamming distances from 0 to 8; thresholds by .05 from .5, or from .1 below the one in force.
+    """
+    if settings.method is Method.SIMHASH:
+        return grid([("hamming", [str(distance) for distance in range(9)])])
+    first = max(5, min(50, 5 * round(20 * settings.threshold - 2)))
+    return grid([("threshold", [f"{percent / 100:g}" for percent in range(first, 100, 5)])])
 
 
-def pictures(done: Evaluation, floor: float) -> list[Picture]:
+def pictures(done: Evaluation, floor: float | None = None) -> list[Picture]:
     """Return the pictures of an evaluation.
 
     Args:
         done: the evaluation.
-        floor: least resemblance of the pairs in the S-curve and the histogram.
+        floor: least resemblance of the pairs in the S-curve and the histogram; None takes .3, or
+            .1 below the threshold if that is less.
     """
     settings, texts = done.settings, done.corpus.texts
+    if floor is None:
+        floor = min(_FLOOR, max(_LEAST_FLOOR, settings.threshold - 0.1))
     pairs = resembling_pairs(sets_of(done.corpus, settings, settings.shingle), floor)
     curve = s_curve(Fingerprinter(settings), texts, pairs, done.how.confidence)
     gold = done.corpus.groups if done.truth.name == "groups" else None

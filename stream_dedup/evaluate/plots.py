@@ -70,7 +70,7 @@ def precision_recall(points: Sequence[Point], chosen: Any) -> Picture:
                 "settings in force",
                 (recall, precision),
                 textcoords="offset points",
-                xytext=(-10, -16),
+                xytext=(-9, -15),
                 ha="right",
                 color=ORANGE,
             )
@@ -99,7 +99,14 @@ def _draw_lines(axes: Axes, lines: dict[str, list[tuple[float, float, str]]]) ->
                 color=_INK,
             )
     if any(lines):
-        axes.legend(frameon=False, fontsize=8, loc="lower left")
+        _legend(axes)
+
+
+def _legend(axes: Axes) -> None:
+    """Put the legend below the picture, where it hides nothing."""
+    axes.legend(
+        frameon=False, fontsize=8.5, loc="upper left", bbox_to_anchor=(-0.02, -0.13), ncols=3
+    )
 
 
 def _spread(line: list[tuple[float, float, str]]) -> list[int]:
@@ -127,6 +134,8 @@ def s_curve(curve: SCurve) -> Picture:
     """Draw which share of pairs share a table key, measured and as the theory has it."""
 
     def draw(axes: Axes) -> None:
+        from matplotlib.colors import to_rgb  # noqa: PLC0415
+
         grid = np.linspace(0, 1, 201)
         theory = curve.theory(grid)
         if theory is not None and curve.design is not None:
@@ -140,14 +149,14 @@ def s_curve(curve: SCurve) -> Picture:
             yerr=np.maximum(errors, 0),
             fmt="o",
             color=BLUE,
-            ms=5,
-            capsize=2.5,
-            elinewidth=1,
+            ms=4.5,
+            ecolor=(*to_rgb(BLUE), 0.45),
+            elinewidth=1.4,
             label=f"measured, {curve.pairs.sum():,} pairs",
         )
         axes.set(xlim=(0, 1.01), ylim=(-0.02, 1.04), ylabel="share of pairs with a common key")
         axes.set_xlabel("exact resemblance")
-        axes.legend(frameon=False, loc="upper left")
+        _legend(axes)
 
     note = (
         "Of the pairs of each resemblance, the share that the tables make candidates, with its "
@@ -160,22 +169,18 @@ def similarity(found: Histogram, near: str, other: str) -> Picture:
     """Draw the pairs by resemblance, near ones and others, on a logarithmic scale."""
 
     def draw(axes: Axes) -> None:
-        for counts, color, label in ((found.other, GREY, other), (found.near, BLUE, near)):
-            axes.stairs(
-                np.where(counts > 0, counts, np.nan),
-                found.edges,
-                baseline=0.5,
-                fill=True,
-                color=color,
-                alpha=0.55,
-                lw=1.5,
-                label=f"{label}, {counts.sum():,}",
-            )
+        for counts, color, label in ((found.near, BLUE, near), (found.other, ORANGE, other)):
+            shown = np.where(counts > 0, counts, np.nan)
+            style: Any = {"baseline": 0.5, "color": color}
+            label = f"{label}, {counts.sum():,} pairs"
+            axes.stairs(shown, found.edges, fill=True, alpha=0.4, label=label, **style)
+            axes.stairs(shown, found.edges, lw=1.6, **style)
         axes.set_yscale("log")
+        axes.yaxis.set_major_formatter("{x:,.0f}")
         axes.set_ylim(bottom=0.5)
         axes.set(xlabel="exact resemblance", ylabel="pairs (logarithmic)")
         axes.set_xlim(found.edges[0], 1)
-        axes.legend(frameon=False, loc="best")
+        _legend(axes)
 
     note = (
         f"Pairs of different texts from resemblance {found.edges[0]:.3g} on. Where the two "

@@ -94,8 +94,10 @@ def terminal(done: Evaluation) -> str:
     counts = done.report["counts"]
     documents, originals = counts["documents"], counts["originals"]
     lines = [
-        (f"{documents:,} documents, {originals:,} originals, {documents - originals:,} duplicates; "
-        f"truth: {done.truth.name}"),
+        (
+            f"{documents:,} documents, {originals:,} originals, {documents - originals:,} duplicates; "
+            f"truth: {done.truth.name}"
+        ),
         "",
         *aligned(
             [("", "value", f"{done.how.confidence:.0%} interval"), *measure_rows(done.report)]
