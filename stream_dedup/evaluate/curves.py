@@ -73,7 +73,7 @@ def s_curve(
         confidence: of the intervals.
     """
     shared = _share_key(fingerprinter, texts, pairs)
-    place = np.minimum((pairs.resemblance / BIN).astype(np.int64), round(1 / BIN) - 1)
+    place = np.minimum(_bin(pairs.resemblance), round(1 / BIN) - 1)
     counts = np.bincount(place)
     bins = np.flatnonzero(counts)
     found = np.bincount(place, weights=shared)[bins]
@@ -107,9 +107,16 @@ def histogram(pairs: Pairs, groups: Rows) -> Histogram:
         pairs: all pairs of at least some low resemblance.
         groups: (documents,) group of each document.
     """
-    edges = np.arange(int(pairs.threshold / BIN) * BIN, 1 + BIN / 2, BIN)
+    first = int(_bin(np.array([pairs.threshold]))[0])
+    edges: Values = np.arange(first, round(1 / BIN) + 1).astype(np.float64) * BIN
     together = groups[pairs.earlier] == groups[pairs.later]
-    # Just below 1 belongs into the last bin, whose end is 1.
-    inside = np.minimum(pairs.resemblance, 1 - BIN / 2)
-    near, other = (np.histogram(inside[which], edges)[0] for which in (together, ~together))
+    place = _bin(pairs.resemblance) - first
+    count = len(edges) - 1
+    near, other = (np.bincount(place[which], minlength=count) for which in (together, ~together))
     return Histogram(edges, near, other)
+
+
+def _bin(resemblance: Values) -> Rows:
+    """Return the bin of each resemblance; a bin's lower bound is inside."""
+    numbers: Rows = np.floor(resemblance / BIN + 1e-9).astype(np.int64)
+    return numbers

@@ -46,7 +46,10 @@ def wilson(successes: int, trials: int, confidence: float) -> tuple[float, float
     middle = share + z * z / (2 * trials)
     spread = z * sqrt(share * (1 - share) / trials + z * z / (4 * trials * trials))
     scale = 1 + z * z / trials
-    return max(0.0, (middle - spread) / scale), min(1.0, (middle + spread) / scale)
+    # At 0 and 1 the ends are exact, which the arithmetic only nearly gives.
+    low = (middle - spread) / scale if successes else 0.0
+    high = (middle + spread) / scale if successes < trials else 1.0
+    return low, high
 
 
 def components(count: int, left: Rows, right: Rows) -> Rows:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 BLUE, ORANGE, GREY = "#2b8cd6", "#e08214", "#8a8f98"
 #: Text and lines in an SVG take the colour of the page around it. No other colour is this one.
 _INK = "#0a0b0c"
+_METADATA = ("Creator", "Date", "Format", "Type")
+_NUMBERED_ID = re.compile(r' id="[A-Za-z2._]+_\d+"')
 _SIZE = (7.2, 4.5)
 _DPI = 144
 #: Points of a curve that are named.
@@ -140,7 +143,7 @@ def s_curve(curve: SCurve) -> Picture:
         theory = curve.theory(grid)
         if theory is not None and curve.design is not None:
             bands, rows = curve.design
-            label = f"theory, 1 - (1 - J^{rows})^{bands}"
+            label = f"theory, $1 - (1 - J^{{{rows}}})^{{{bands}}}$"
             axes.plot(grid, theory, color=GREY, lw=2, label=label)
         errors = [curve.measured - curve.low, curve.high - curve.measured]
         axes.errorbar(
@@ -169,12 +172,19 @@ def similarity(found: Histogram, near: str, other: str) -> Picture:
     """Draw the pairs by resemblance, near ones and others, on a logarithmic scale."""
 
     def draw(axes: Axes) -> None:
-        for counts, color, label in ((found.near, BLUE, near), (found.other, ORANGE, other)):
-            shown = np.where(counts > 0, counts, np.nan)
-            style: Any = {"baseline": 0.5, "color": color}
-            label = f"{label}, {counts.sum():,} pairs"
-            axes.stairs(shown, found.edges, fill=True, alpha=0.4, label=label, **style)
-            axes.stairs(shown, found.edges, lw=1.6, **style)
+        kinds = ((found.other, ORANGE, other), (found.near, BLUE, near))
+        for filled in (True, False):  # outlines above all areas
+            for counts, color, name in kinds:
+                axes.stairs(
+                    np.where(counts > 0, counts, np.nan),
+                    found.edges,
+                    baseline=0.5,
+                    fill=filled,
+                    color=color,
+                    alpha=0.35 if filled else None,
+                    lw=1.8,
+                    label=f"{name}, {counts.sum():,} pairs" if filled else None,
+                )
         axes.set_yscale("log")
         axes.yaxis.set_major_formatter("{x:,.0f}")
         axes.set_ylim(bottom=0.5)
@@ -219,9 +229,11 @@ def svg(picture: Picture) -> str:
     with _drawn(picture, _INK) as figure:
         stream = io.StringIO()
         figure.axes[0].set_title("")
-        figure.savefig(stream, format="svg", transparent=True, metadata={"Date": None})
+        figure.savefig(stream, format="svg", transparent=True, metadata=dict.fromkeys(_METADATA))
     text = stream.getvalue()
-    return text[text.index("<svg") :].replace(_INK, "currentColor")
+    # Several pictures stand in one page, so names that nothing refers to must go.
+    text = _NUMBERED_ID.sub("", text[text.index("<svg") :])
+    return text.replace(_INK, "currentColor")
 
 
 @contextmanager

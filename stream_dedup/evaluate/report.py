@@ -93,15 +93,12 @@ def terminal(done: Evaluation) -> str:
     """Return an evaluation for a terminal."""
     counts = done.report["counts"]
     documents, originals = counts["documents"], counts["originals"]
+    found = f"{originals:,} originals, {documents - originals:,} duplicates"
+    head = ("", "value", f"{done.how.confidence:.0%} interval")
     lines = [
-        (
-            f"{documents:,} documents, {originals:,} originals, {documents - originals:,} duplicates; "
-            f"truth: {done.truth.name}"
-        ),
+        f"{documents:,} documents, {found}; truth: {done.truth.name}",
         "",
-        *aligned(
-            [("", "value", f"{done.how.confidence:.0%} interval"), *measure_rows(done.report)]
-        ),
+        *aligned([head, *measure_rows(done.report)]),
         "",
         *(f"{count:>12,}  {name.replace('_', ' ')}" for name, count in counts.items()),
     ]
