@@ -1,16 +1,16 @@
-"""What runs in the peers' environment: ``peer_program.py PEER TASK DOCUMENTS [REDIS_PORT]``.
+"""What runs in the peers' environment: ``peer_program.py PEER TASK DOCUMENTS [options]``.
 
 Uses nothing but the standard library and the peer. A task is ``fingerprint``, or ``decide``:
 documents are taken one by one in order, fingerprinted and looked up, and inserted when nothing
-near was found. Texts are cut into shingles of three lower-case words, which most peers leave to
-their user. Prints one JSON object, ``benchmarks.peers.PeerFigure``.
+near was found. Texts are cut into shingles of three lower-case words, or as ``--shingle`` says,
+which most peers leave to their user. Prints one JSON object, ``benchmarks.peers.PeerFigure``.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
-import sys
 import time
 from collections.abc import Callable
 from importlib import import_module
@@ -31,15 +31,26 @@ Fingerprint = Callable[[str], Any]
 Decide = Callable[[int, str], int | None]
 
 
-def shingles(text: str) -> list[str]:
-    """Return the shingles of three words."""
-    words = _WORDS.findall(text.lower())
-    return [" ".join(words[at : at + 3]) for at in range(max(1, len(words) - 2))]
+def shingler(shingle: str) -> Callable[[str], list[str]]:
+    """Return what cuts a text into its shingles: ``word:3``, ``char:5`` and the like."""
+    unit, size = shingle.split(":")
+    count = int(size)
+
+    def words(text: str) -> list[str]:
+        tokens = _WORDS.findall(text.lower())
+        return [" ".join(tokens[at : at + count]) for at in range(max(1, len(tokens) - count + 1))]
+
+    def characters(text: str) -> list[str]:
+        plain = " ".join(text.lower().split())
+        return [plain[at : at + count] for at in range(max(1, len(plain) - count + 1))]
+
+    return words if unit == "word" else characters
 
 
-def fingerprinter(peer: str) -> Fingerprint:
+def fingerprinter(peer: str, shingle: str) -> Fingerprint:
     """Return what makes a peer's fingerprint of a text."""
     module: Any = import_module(peer)
+    shingles = shingler(shingle)
 
     def datasketch(text: str) -> Any:
         signature = module.MinHash(num_perm=PERMUTATIONS)
@@ -96,10 +107,10 @@ def by_gaoya() -> Decide:
     return decide
 
 
-def by_simhash() -> Decide:
+def by_simhash(shingle: str) -> Decide:
     """Decide by fingerprints of 64 bits and their Hamming distance."""
     module: Any = import_module("simhash")
-    make = fingerprinter("simhash")
+    make = fingerprinter("simhash", shingle)
     index = module.SimhashIndex([], k=HAMMING)
 
     def decide(number: int, text: str) -> int | None:
@@ -113,12 +124,12 @@ def by_simhash() -> Decide:
     return decide
 
 
-def decider(peer: str, redis_port: int | None) -> Decide:
+def decider(peer: str, redis_port: int | None, shingle: str) -> Decide:
     """Return what decides by a peer; datasketch alone can keep its tables in Redis."""
     if peer == "gaoya":
         return by_gaoya()
     if peer == "simhash":
-        return by_simhash()
+        return by_simhash(shingle)
     module: Any = import_module(peer)
     if peer == "rensa":
         index = module.RMinHashLSH(threshold=THRESHOLD, num_perm=PERMUTATIONS, num_bands=16)
@@ -129,7 +140,7 @@ def decider(peer: str, redis_port: int | None) -> Decide:
             num_perm=PERMUTATIONS,
             storage_config={**place, "basename": b"peer"} if redis_port else None,
         )
-    return by_signatures(fingerprinter(peer), index)
+    return by_signatures(fingerprinter(peer, shingle), index)
 
 
 def fingerprint_all(make: Fingerprint, texts: list[str]) -> dict[str, Any]:
@@ -154,13 +165,20 @@ def decide_all(decide: Decide, texts: list[str]) -> dict[str, Any]:
 
 def main() -> None:
     """Do the task and print its figure."""
-    peer, task, path = sys.argv[1:4]
-    with Path(path).open(encoding="utf-8") as lines:
+    parser = argparse.ArgumentParser()
+    for name in ("peer", "task"):
+        parser.add_argument(name)
+    parser.add_argument("documents", type=Path)
+    parser.add_argument("--redis-port", type=int)
+    parser.add_argument("--shingle", default="word:3")
+    options = parser.parse_args()
+    peer = options.peer
+    with options.documents.open(encoding="utf-8") as lines:
         texts = [json.loads(line)["text"] for line in lines]
-    if task == "fingerprint":
-        figures = fingerprint_all(fingerprinter(peer), texts)
+    if options.task == "fingerprint":
+        figures = fingerprint_all(fingerprinter(peer, options.shingle), texts)
     else:
-        figures = decide_all(decider(peer, int(sys.argv[4]) if sys.argv[4:] else None), texts)
+        figures = decide_all(decider(peer, options.redis_port, options.shingle), texts)
     figure = {"version": version(peer), "documents": len(texts), **figures}
     print(json.dumps(figure))
 

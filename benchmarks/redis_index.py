@@ -162,7 +162,7 @@ def compare(count: int) -> tuple[Table, dict[str, str]]:
         server.flush()
         path = Path(folder) / "documents.jsonl"
         documents.write(path, stream)
-        figure = ask("datasketch", "decide", path, str(urlsplit(server.url).port))
+        figure = ask("datasketch", "decide", path, "--redis-port", str(urlsplit(server.url).port))
     if figure is None:
         rows.append(["datasketch", "not installed", *[None] * 5])
     else:

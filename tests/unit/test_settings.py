@@ -89,7 +89,7 @@ class TestValues:
     @pytest.mark.parametrize(
         ("name", "value", "reason"),
         [
-            ("threshold", 0.29, "greater than or equal to 0.3"),
+            ("threshold", 0.04, "greater than or equal to 0.05"),
             ("threshold", 1.01, "less than or equal to 1"),
             ("threshold", float("nan"), ""),
             ("threshold", "high", "valid number"),

@@ -1,0 +1,1 @@
+"""How good the decisions are on files of real text, beside other libraries on the same files."""
