@@ -53,8 +53,10 @@ def document(tables: list[Table], versions: dict[str, str]) -> str:
         "# Quality of decisions\n",
         f"Written on {datetime.now(UTC):%Y-%m-%d} by `python -m benchmarks.quality`. What the",
         "figures mean is told in [docs/evaluation.md](../../docs/evaluation.md).\n",
-        (f"Ours ({', '.join(OURS)}) with default settings but for the shingle; peers "
-        f"({', '.join(PEERS[peer][0] for peer in _PEERS)}) with threshold .8 and 128 permutations"),
+        (
+            f"Ours ({', '.join(OURS)}) with default settings but for the shingle; peers "
+            f"({', '.join(PEERS[peer][0] for peer in _PEERS)}) with threshold .8 and 128 permutations"
+        ),
         "(simhash: 64 bits, k = 3), on the same shingles.\n",
         "| | |\n| :-- | :-- |",
         *(f"| {name} | {value} |" for name, value in facts.items()),

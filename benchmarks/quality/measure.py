@@ -82,7 +82,8 @@ def measure_file(
     """Measure a file; return its table and the peers' versions."""
     settings = Settings(shingle=source.shingle)
     material = _material(source, settings, limit)
-    rows, versions = [], {}
+    rows: list[Row] = []
+    versions: dict[str, str] = {}
     for decided in _decide(material.corpus, settings, peers):
         versions |= {decided.method: decided.version} if decided.version else {}
         row = _group_row if material.corpus.groups is not None else _reference_row

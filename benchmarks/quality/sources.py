@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import re
 from collections.abc import Sequence
 from itertools import islice
@@ -10,6 +9,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
+
+from stream_dedup.stream.files import read_lines
 
 #: Fields that may hold a gold group.
 GROUP_FIELDS = ("cluster", "group")
@@ -59,6 +60,4 @@ def _source(name: str, path: Path) -> Source:
 
 
 def _head(path: Path, lines: int) -> list[bytes]:
-    opened = gzip.open(path) if path.suffix == ".gz" else path.open("rb")
-    with opened as file:
-        return list(islice(file, lines))
+    return [line.value for line in islice(read_lines(path, 0, lambda _read: None), lines)]

@@ -128,13 +128,14 @@ def _measured(
     settings: Settings, values: dict[str, Any], corpus: Corpus, truth: Truth, how: Intervals
 ) -> Point:
     began = time.perf_counter()
+    typed = values
     try:
         changed = at_point(settings, values)
+        typed = {name: getattr(changed, name) for name in values}
         originals = decide_all(changed, corpus.documents)
     except SettingsError as error:
-        return Point(values, None, str(error), 0.0)
+        return Point(typed, None, str(error), 0.0)
     seconds = time.perf_counter() - began
-    typed = {name: getattr(changed, name) for name in values}
     return Point(typed, truth.score(originals, how), "", seconds)
 
 
