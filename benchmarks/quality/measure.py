@@ -114,7 +114,7 @@ def _decide(corpus: Corpus, settings: Settings, peers: Sequence[str]) -> Iterato
             began = time.process_time()
             own = Settings.model_validate(settings.model_dump() | {"method": method})
             originals = decide_all(own, corpus.documents)
-            yield Decided(method.value, originals, time.process_time() - began)
+            yield Decided(f"ours, {method.value}", originals, time.process_time() - began)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "documents.jsonl"
         texts = ({"text": document.text} for document in corpus.documents)
