@@ -125,7 +125,7 @@ def test_sizes_are_written_in_many_ways(written: str, size: int) -> None:
         (["--documents", "1e6", "--memory", "64"], "'64' is not a size of memory; write 64GB"),
         (["--documents", "1e6", "--memory", "0GB"], "'0GB' is not a size of memory"),
         (["--documents", "1e6", "--hamming", "17"], "hamming: Input should be less than or equal"),
-        (["--documents", "1e6", "--threshold", ".1"], "threshold: Input should be greater than"),
+        (["--documents", "1e6", "--threshold", ".01"], "threshold: Input should be greater than"),
         (["--documents", "1e6", "--design", "9"], "There is no design 9; take 1 to 5."),
         (["--documents", "1e6", "--duplicates", "1"], "not in the range"),
         ([], "Missing option '--documents'"),
