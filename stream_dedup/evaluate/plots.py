@@ -27,8 +27,11 @@ _METADATA = ("Creator", "Date", "Format", "Type")
 _NUMBERED_ID = re.compile(r' id="[A-Za-z2._]+_\d+"')
 _SIZE = (7.2, 4.5)
 _DPI = 144
-#: Points of a curve that are named.
-_NAMED = 12
+#: Colours and dashes of the lines of a grid; orange is for the settings in force.
+_LINES = (BLUE, "#3fa66b", "#a862c6", "#d64545", "#9a7b4f", "#17a2b0")
+_DASHES = ("-", "--", ":")
+#: Named points are at least this part of the picture apart, one in so many.
+_NAMED = 14
 
 
 class Picture(NamedTuple):
@@ -86,23 +89,36 @@ def precision_recall(points: Sequence[Point], chosen: Any) -> Picture:
 
 
 def _draw_lines(axes: Axes, lines: dict[str, list[tuple[float, float, str]]]) -> None:
-    from matplotlib import colormaps  # noqa: PLC0415
-
-    colors = [BLUE, *(colormaps["Set2"](number % 8) for number in range(len(lines)))]
-    for (label, line), color in zip(lines.items(), colors, strict=False):
+    for number, (label, line) in enumerate(lines.items()):
         recalls, precisions = [one[0] for one in line], [one[1] for one in line]
-        axes.plot(recalls, precisions, "o-", color=color, ms=4.5, lw=1.6, label=label or None)
-        for at in _spread(line):
-            axes.annotate(
-                line[at][2],
-                line[at][:2],
-                textcoords="offset points",
-                xytext=(5, 5),
-                fontsize=8,
-                color=_INK,
-            )
+        style: Any = {
+            "color": _LINES[number % len(_LINES)],
+            "linestyle": _DASHES[number // len(_LINES) % len(_DASHES)],
+        }
+        axes.plot(recalls, precisions, marker="o", ms=4.5, lw=1.6, label=label or None, **style)
+    for recall, precision, step in _spread([one for line in lines.values() for one in line]):
+        axes.annotate(
+            step,
+            (recall, precision),
+            textcoords="offset points",
+            xytext=(5, 5),
+            fontsize=8,
+            color=_INK,
+        )
     if any(lines):
         _legend(axes)
+
+
+def _spread(points: list[tuple[float, float, str]]) -> list[tuple[float, float, str]]:
+    """Choose points to name that stand apart from all that are named before them."""
+    ends = np.array([one[:2] for one in points]).reshape(-1, 2)
+    low, high = ends.min(axis=0, initial=1.0), ends.max(axis=0, initial=0.0)
+    places = (ends - low) / np.maximum(high - low, 1e-9)
+    named: list[int] = []
+    for at in range(len(points)):
+        if not named or np.hypot(*(places[at] - places[named]).T).min() > 1 / _NAMED:
+            named.append(at)
+    return [points[at] for at in named]
 
 
 def _legend(axes: Axes) -> None:
@@ -110,18 +126,6 @@ def _legend(axes: Axes) -> None:
     axes.legend(
         frameon=False, fontsize=8.5, loc="upper left", bbox_to_anchor=(-0.02, -0.13), ncols=3
     )
-
-
-def _spread(line: list[tuple[float, float, str]]) -> list[int]:
-    """Choose points to name that stand apart from the last one named."""
-    ends = np.array([one[:2] for one in line])
-    spans = np.maximum(np.ptp(ends, axis=0), 1e-9)
-    named: list[int] = []
-    for at in range(len(line)):
-        apart = not named or np.hypot(*((ends[at] - ends[named[-1]]) / spans)) > 1 / _NAMED
-        if apart:
-            named.append(at)
-    return named
 
 
 def _fit(axes: Axes, points: list[tuple[Any, Any, str]]) -> None:
