@@ -232,6 +232,23 @@ class TestReference:
         assert "no labelled pairs" in refused("evaluate", "docs.jsonl", "--truth", "pairs")
 
 
+class TestNoDocuments:
+    def test_nothing_is_measured_and_nothing_fails(self) -> None:
+        Path("none.jsonl").write_bytes(b"")
+
+        found = figures("none.jsonl", "--html", "page.html")
+
+        assert found["counts"]["documents"] == 0
+        assert found["pairs"]["precision"] is found["pairs"]["recall"] is None
+        assert invoke("sample", "none.jsonl").exit_code == 0
+        assert invoke("tune", "none.jsonl", "--grid", "threshold=.5,.6").exit_code == 0
+
+    def test_what_is_no_document_is_told(self) -> None:
+        Path("broken.jsonl").write_text('{"id": "a"}\n')
+
+        assert "broken.jsonl:1 is not a document" in refused("evaluate", "broken.jsonl")
+
+
 class TestSweep:
     @pytest.mark.parametrize(
         ("text", "axis"),
