@@ -11,6 +11,7 @@ from stream_dedup.evaluate.join import Pairs
 from stream_dedup.evaluate.measures import wilson
 from stream_dedup.evaluate.sets import Rows, Values
 from stream_dedup.evaluate.truth import Flags
+from stream_dedup.fingerprint.classic import ClassicMinHash
 from stream_dedup.fingerprint.fingerprinter import Fingerprinter
 from stream_dedup.fingerprint.minhash import MinHash
 from stream_dedup.tables.bands import BandDesign, find_probability
@@ -29,7 +30,7 @@ class SCurve(NamedTuple):
         low: (bins,) lower end of its Wilson interval.
         high: (bins,) upper end.
         pairs: (bins,) pairs in each.
-        design: the band design; None for SimHash.
+        design: the band design; None where tables are not, or not only, bands.
     """
 
     resemblance: Values
@@ -40,7 +41,7 @@ class SCurve(NamedTuple):
     design: BandDesign | None
 
     def theory(self, resemblance: Values) -> Values | None:
-        """Return 1 - (1 - J^r)^b at some resemblances; None for SimHash."""
+        """Return 1 - (1 - J^r)^b at some resemblances; None without a band design."""
         design = self.design
         if design is None:
             return None
@@ -85,7 +86,7 @@ def s_curve(
     ]
     low, high = np.array(bounds, np.float64).reshape(-1, 2).T
     method = fingerprinter.method
-    design = method.design if isinstance(method, MinHash) else None
+    design = method.design if isinstance(method, MinHash | ClassicMinHash) else None
     return SCurve(means, found / counts, low, high, counts, design)
 
 

@@ -126,4 +126,7 @@ def sets_of(corpus: Corpus, settings: Settings, shingle: str) -> ShingleSets:
     Raises:
         SettingsError: it is not a shingle.
     """
-    return shingle_sets(Fingerprinter(at_point(settings, {"shingle": shingle})), corpus.texts)
+    # Other settings do not change the shingles, and some go with the settings' own shingle only.
+    values = {name: getattr(settings, name) for name in ("max_characters", "seed")}
+    plain = at_point(Settings(**values), {"shingle": shingle})
+    return shingle_sets(Fingerprinter(plain), corpus.texts)

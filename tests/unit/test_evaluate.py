@@ -324,7 +324,9 @@ class TestPictures:
         ids = re.findall(r' id="([^"]+)"', page)
         assert len(ids) == len(set(ids))
 
-    @pytest.mark.parametrize("options", [("--method", "simhash"), ("--threshold", "0.1")])
+    @pytest.mark.parametrize(
+        "options", [("--method", "simhash"), ("--method", "fused"), ("--threshold", "0.1")]
+    )
     def test_every_method_is_drawn(self, options: tuple[str, ...]) -> None:
         result = invoke("evaluate", "docs.jsonl", "--plots", "drawn", "--resamples", "0", *options)
 
