@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from stream_dedup.evaluate.documents import Corpus
 from stream_dedup.evaluate.join import Pairs
 from stream_dedup.evaluate.measures import wilson
 from stream_dedup.evaluate.sets import Rows, Values
@@ -63,17 +63,17 @@ class Histogram(NamedTuple):
 
 
 def s_curve(
-    fingerprinter: Fingerprinter, texts: Sequence[str], pairs: Pairs, confidence: float
+    fingerprinter: Fingerprinter, corpus: Corpus, pairs: Pairs, confidence: float
 ) -> SCurve:
     """Measure which pairs share a table key.
 
     Args:
         fingerprinter: makes the keys.
-        texts: of all documents.
+        corpus: the documents.
         pairs: all pairs of at least some low resemblance.
         confidence: of the intervals.
     """
-    shared = _share_key(fingerprinter, texts, pairs)
+    shared = _share_key(fingerprinter, corpus, pairs)
     place = np.minimum(_bin(pairs.resemblance), round(1 / BIN) - 1)
     counts = np.bincount(place)
     bins = np.flatnonzero(counts)
@@ -90,9 +90,10 @@ def s_curve(
     return SCurve(means, found / counts, low, high, counts, design)
 
 
-def _share_key(fingerprinter: Fingerprinter, texts: Sequence[str], pairs: Pairs) -> Flags:
+def _share_key(fingerprinter: Fingerprinter, corpus: Corpus, pairs: Pairs) -> Flags:
     documents, ends = np.unique([pairs.earlier, pairs.later], return_inverse=True)
-    keys = fingerprinter.fingerprint([texts[row] for row in documents.tolist()]).keys
+    chosen = corpus.take(documents)
+    keys = fingerprinter.fingerprint(chosen.texts, chosen.origins).keys
     left, right = ends.reshape(2, -1)
     shared = np.zeros(len(left), np.bool_)
     for first in range(0, len(left), _PAIRS):

@@ -38,6 +38,11 @@ class Corpus(NamedTuple):
         """The texts."""
         return [document.text for document in self.documents]
 
+    @property
+    def origins(self) -> list[str]:
+        """What each comes from."""
+        return [document.origin for document in self.documents]
+
     def names(self) -> list[str]:
         """Return a name for each document, its id; ``id#2`` for the second of an id, and so on."""
         seen: Counter[str] = Counter()

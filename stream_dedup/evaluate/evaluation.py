@@ -105,11 +105,11 @@ def pictures(done: Evaluation, floor: float | None = None) -> list[Picture]:
         floor: least resemblance of the pairs in the S-curve and the histogram; None takes .3, or
             .1 below the threshold if that is less.
     """
-    settings, texts = done.settings, done.corpus.texts
+    settings = done.settings
     if floor is None:
         floor = min(_FLOOR, max(_LEAST_FLOOR, settings.threshold - 0.1))
     pairs = resembling_pairs(sets_of(done.corpus, settings, settings.shingle), floor)
-    curve = s_curve(Fingerprinter(settings), texts, pairs, done.how.confidence)
+    curve = s_curve(Fingerprinter(settings), done.corpus, pairs, done.how.confidence)
     gold = done.corpus.groups if done.truth.name == "groups" else None
     names = ("in one gold group", "others") if gold is not None else ("joined", "not joined")
     counted = histogram(pairs, done.originals if gold is None else gold)

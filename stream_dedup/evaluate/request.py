@@ -18,6 +18,11 @@ from stream_dedup.fingerprint.fingerprinter import Fingerprinter
 from stream_dedup.settings import Settings
 
 KINDS = ("pairs", "groups", "reference")
+#: Settings that do not change shingles, and of which some go with one shingle or threshold only.
+_PLAIN = {
+    name: Settings.model_fields[name].default
+    for name in ("method", "minhash", "threshold", "recall", "rows", "weights", "frequencies_file")
+}
 #: How far below the threshold of the reference the resemblance of a right pair may lie.
 ACCEPT_BELOW = 0.05
 
@@ -126,7 +131,5 @@ def sets_of(corpus: Corpus, settings: Settings, shingle: str) -> ShingleSets:
     Raises:
         SettingsError: it is not a shingle.
     """
-    # Other settings do not change the shingles, and some go with the settings' own shingle only.
-    values = {name: getattr(settings, name) for name in ("max_characters", "seed")}
-    plain = at_point(Settings(**values), {"shingle": shingle})
-    return shingle_sets(Fingerprinter(plain), corpus.texts)
+    plain = at_point(settings, _PLAIN | {"shingle": shingle})
+    return shingle_sets(Fingerprinter(plain), corpus.texts, corpus.origins)

@@ -48,16 +48,19 @@ class ShingleSets(NamedTuple):
         return np.diff(self.starts)
 
 
-def shingle_sets(fingerprinter: Fingerprinter, texts: Sequence[str]) -> ShingleSets:
-    """Return the sets of texts under a fingerprinter's settings.
+def shingle_sets(
+    fingerprinter: Fingerprinter, texts: Sequence[str], origins: Sequence[str] | None = None
+) -> ShingleSets:
+    """Return the sets of texts, cleaned first, under a fingerprinter's settings.
 
     Takes about 20 bytes for a distinct shingle of a document while it works, 4 afterwards.
     """
     hashes, counts, digests = [], [], []
     for first in range(0, len(texts), _TEXTS):
         part = texts[first : first + _TEXTS]
-        prints = fingerprinter.fingerprint(part)
-        distinct, sizes = _distinct(fingerprinter.shingles(part))
+        sources = None if origins is None else origins[first : first + _TEXTS]
+        prints = fingerprinter.fingerprint(part, sources)
+        distinct, sizes = _distinct(fingerprinter.shingles(part, sources))
         alone = np.flatnonzero((sizes == 0) & ~prints.empty)
         digests += prints.digests
         own = [np.frombuffer(prints.digests[text][:8], "<u8") for text in alone.tolist()]

@@ -218,6 +218,13 @@ class TestReference:
 
         assert "has pairs from 0.8 on, but 0.7 is wanted" in reason
 
+    def test_texts_are_compared_after_cleaning(self) -> None:
+        write("few.jsonl", ("a", A + " https://a.example/x/y"), ("b", A + " https://b.example/z"))
+
+        found = figures("few.jsonl", "--clean", "urls", "--html", "page.html")
+
+        assert found["counts"]["reference_pairs"] == found["counts"]["attached_right"] == 1
+
     def test_a_window_is_refused(self) -> None:
         assert "a window is set" in refused(
             "evaluate", "docs.jsonl", "--window", "1d", "--time-field", "time"
