@@ -18,7 +18,7 @@ from benchmarks import machine
 from benchmarks.report import Report, progress
 from stream_dedup import __version__
 
-BENCHMARKS = ("fingerprint", "embedded", "redis_index", "stream", "minhash_error")
+BENCHMARKS = ("fingerprint", "embedded", "redis_index", "stream", "minhash_error", "verification")
 RESULTS = Path(__file__).with_name("results")
 
 

@@ -20,7 +20,6 @@ from stream_dedup.fingerprint.simhash import SimHash
 from stream_dedup.index.base import IndexBatch
 from stream_dedup.index.claims import Fate, Mode
 from stream_dedup.index.keys import Places
-from stream_dedup.index.records import encode_records
 from stream_dedup.index.redis import RedisIndex
 from stream_dedup.index.store import Found, Round
 from stream_dedup.settings import Settings
@@ -72,6 +71,7 @@ class RandomDocuments:
                 [digests[at : at + 16] for at in range(0, 16 * count, 16)],
                 *self._prints(count),
             ),
+            ranks=np.full(count, np.inf),
         )
 
     def batches(self, count: int) -> Iterator[IndexBatch]:
@@ -127,7 +127,7 @@ def _register(index: RedisIndex, batch: IndexBatch) -> None:
     """Write originals as the claim protocol does, but without asking who is near."""
     claims = index.ids.mint(time.time(), len(batch))
     round_ = index.store.round()
-    round_.put(claims, encode_records(batch))
+    round_.put(claims, index.records.encode(batch))
     _probe(round_, index, batch, claims, Mode.FORCE)
     round_.settle(claims, np.full(len(claims), Fate.ORIGINAL, np.uint8))
     round_.run()

@@ -13,7 +13,7 @@ from stream_dedup.index.base import Attachment, Index, duplicate_id, index_batch
 from stream_dedup.index.memory import MemoryIndex
 from stream_dedup.index.state import StateFile
 from stream_dedup.settings import Settings
-from stream_dedup.types import Decision, Document, Status
+from stream_dedup.types import Choice, Decision, Document, Measure, Status
 
 
 class Deduplicator:
@@ -48,8 +48,12 @@ class Deduplicator:
         self.fingerprinter = Fingerprinter(self.settings)
         self.configuration = self.fingerprinter.configuration
         if index is None:
-            stored = None if state is None else StateFile(state, self.configuration)
-            index = MemoryIndex(self.fingerprinter.method, self.settings.window, stored)
+            choice, window = self.settings.choice, self.settings.window
+            keeps_ranks = choice is Choice.PREFERRED
+            stored = None
+            if state is not None:
+                stored = StateFile(state, self.configuration, keeps_ranks=keeps_ranks)
+            index = MemoryIndex(self.fingerprinter.verifier, window, stored, choice)
         self.index = index
 
     def decide(self, documents: Sequence[Document]) -> list[Decision]:
@@ -59,7 +63,7 @@ class Deduplicator:
         one. Larger batches (hundreds of documents) cost less for each.
 
         Raises:
-            InputError: a window is set and a document has no time.
+            InputError: a document has no time, but a window is set or the choice is ``earliest``.
             ServiceError: the index is out of reach; the same call can be made again.
         """
         self._check_times(documents)
@@ -92,13 +96,17 @@ class Deduplicator:
         self.close()
 
     def _check_times(self, documents: Sequence[Document]) -> None:
-        if self.settings.window is None:
+        if self.settings.window is not None:
+            why = "a window is set"
+        elif self.settings.choice is Choice.EARLIEST:
+            why = "the choice is earliest"
+        else:
             return
         for document in documents:
             if document.time is None:
                 msg = (
-                    f"Document {document.id!r} has no event time, but a window is set. Give each "
-                    f"document a time (--time-field), or leave the window out."
+                    f"Document {document.id!r} has no event time, but {why}. Give each document a "
+                    f"time (--time-field), or leave that setting out."
                 )
                 raise InputError(msg)
 
@@ -113,6 +121,7 @@ class Deduplicator:
                 self.settings.method,
                 self.configuration,
             )
+        measure = self.settings.measure
         return Decision(
             Status.EXACT_DUPLICATE if attachment.exact else Status.NEAR_DUPLICATE,
             duplicate_id(attachment.original_id, attachment.digest),
@@ -121,4 +130,6 @@ class Deduplicator:
             self.configuration,
             similarity=attachment.score.similarity,
             hamming_distance=attachment.score.hamming_distance,
+            measure=None if measure is Measure.RESEMBLANCE else measure,
+            contained=attachment.score.contained,
         )

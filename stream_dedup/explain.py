@@ -7,6 +7,7 @@ from difflib import SequenceMatcher
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from stream_dedup.deduplicator import Deduplicator
 from stream_dedup.fingerprint.fingerprinter import Fingerprints
@@ -15,14 +16,15 @@ from stream_dedup.index.base import index_batch
 from stream_dedup.index.memory import MemoryIndex
 from stream_dedup.settings import Settings
 from stream_dedup.text.normalize import nfkc_casefold
-from stream_dedup.types import Document, DocumentId, Method, Score
+from stream_dedup.types import Document, DocumentId, Measure, Method, Score, VerifyBy
+from stream_dedup.verify.evidence import Evidence, Scores
 
 #: Differences that an explanation shows, and characters of each.
 _DIFFERENCES = 5
 _SHOWN = 80
 
 
-class Comparison(msgspec.Struct, frozen=True):
+class Comparison(msgspec.Struct, frozen=True, omit_defaults=True):
     """Two documents side by side.
 
     Attributes:
@@ -30,7 +32,7 @@ class Comparison(msgspec.Struct, frozen=True):
         shingles_in_common: how many they share.
         resemblance: shared / all distinct shingles, exact (Broder 1997).
         containment: share of each one's shingles that the other has, exact.
-        estimated_resemblance: from the MinHash sketches (not for SimHash).
+        estimated_resemblance: from the MinHash sketches (where these decide).
         hamming_distance: differing bits of their SimHash fingerprints.
         simhash_bits: bits of these.
         tables_hit: tables in which they share a key.
@@ -39,6 +41,9 @@ class Comparison(msgspec.Struct, frozen=True):
         match: whether one would be called a duplicate of the other.
         reason: why, in a sentence.
         differences: the first differing runs of words after cleaning, (first, second).
+        verify_by: what is compared, where it is another than the fingerprint.
+        measure: the measure that decides (there only).
+        score: its value (there only).
     """
 
     shingles: tuple[int, int]
@@ -54,6 +59,9 @@ class Comparison(msgspec.Struct, frozen=True):
     match: bool
     reason: str
     differences: list[tuple[str, str]]
+    verify_by: VerifyBy | None = None
+    measure: Measure | None = None
+    score: float | None = None
 
 
 class Sighting(msgspec.Struct, frozen=True):
@@ -62,7 +70,7 @@ class Sighting(msgspec.Struct, frozen=True):
     Attributes:
         original_id: its document id.
         tables_hit: number of tables in which they share a key.
-        score: estimated resemblance, or Hamming distance (SimHash).
+        score: the measure that decides, or Hamming distance (SimHash).
         near: whether it passes verification.
     """
 
@@ -83,20 +91,21 @@ def compare(deduplicator: Deduplicator, left: Document, right: Document) -> Comp
         for text in (0, 1)
     ]
     common, union = len(sets[0] & sets[1]), len(sets[0] | sets[1])
-    sketches = prints.sketches[:1], prints.sketches[1:]
-    compared, near = (column[0] for column in fingerprinter.method.compare(*sketches))
-    score = fingerprinter.method.scores(*sketches)[0]
+    sides = [prints.evidence.rows(np.array([text])) for text in (0, 1)]
+    compared, near = (column[0] for column in _scores(deduplicator, *sides))
+    score = fingerprinter.make_verifier(0.0).scores(*sides)[0]
     unrounded = score if score.similarity is None else score._replace(similarity=float(compared))
     hit = np.flatnonzero(prints.keys[0] == prints.keys[1]).tolist()
     exact = prints.digests[0] == prints.digests[1]
     empty = bool(prints.empty.any())
+    by_sketch = settings.verify_by is VerifyBy.SKETCH
     fingerprints = SimHash(settings).sketches(shingles)
     return Comparison(
         shingles=(len(sets[0]), len(sets[1])),
         shingles_in_common=common,
         resemblance=_share(common, union),
         containment=(_share(common, len(sets[0])), _share(common, len(sets[1]))),
-        estimated_resemblance=score.similarity,
+        estimated_resemblance=score.similarity if by_sketch else None,
         hamming_distance=int(np.bitwise_count(fingerprints[0] ^ fingerprints[1]).sum()),
         simhash_bits=settings.simhash_bits,
         tables_hit=hit,
@@ -105,6 +114,9 @@ def compare(deduplicator: Deduplicator, left: Document, right: Document) -> Comp
         match=bool(near and hit) and not empty,
         reason=_reason(settings, prints, len(hit), unrounded, near=bool(near)),
         differences=list(_differences(*fingerprinter.cleaner.clean(texts, origins))),
+        verify_by=None if by_sketch else settings.verify_by,
+        measure=None if by_sketch else settings.measure,
+        score=None if by_sketch else score.similarity,
     )
 
 
@@ -123,16 +135,23 @@ def look_up(deduplicator: Deduplicator, document: Document) -> list[Sighting]:
     batch = index_batch([document], prints)
     hits = index.tables_hit(batch)
     rows = np.fromiter(hits, np.int64, len(hits))
-    sketches = np.repeat(prints.sketches, len(rows), axis=0)
-    scores, near = deduplicator.fingerprinter.method.compare(
-        sketches, index.originals.sketches[rows]
-    )
+    mine = prints.evidence.rows(np.zeros(len(rows), np.int64))
+    scores, near = _scores(deduplicator, mine, index.originals.evidence.rows(rows))
     sightings = [
         Sighting(index.originals.ids[row], hits[row], round(float(score), 4), bool(is_near))
         for row, score, is_near in zip(rows.tolist(), scores, near, strict=True)
     ]
-    sign = 1 if deduplicator.settings.method is Method.SIMHASH else -1
+    sign = 1 if deduplicator.settings.by_hamming else -1
     return sorted(sightings, key=lambda sighting: (sign * sighting.score, -sighting.tables_hit))
+
+
+def _scores(
+    deduplicator: Deduplicator, left: Evidence, right: Evidence
+) -> tuple[Scores, npt.NDArray[np.bool_]]:
+    """Return the score of each pair, also where it is too low to matter, and which are near."""
+    fingerprinter = deduplicator.fingerprinter
+    scores, _ = fingerprinter.make_verifier(0.0).compare(left, right)
+    return scores, fingerprinter.verifier.compare(left, right)[1]
 
 
 def _share(part: int, whole: int) -> float:
@@ -150,17 +169,18 @@ def _reason(
         return "They share no table key, so neither is a candidate of the other."
     rules = []
     if score.similarity is not None:
-        relation = "reaches" if score.similarity >= settings.threshold else "is below"
+        relation = "reaches" if score.similarity >= settings.near_from else "is below"
+        exact = settings.verify_by in {VerifyBy.SHINGLES, VerifyBy.TEXT}
+        name = settings.measure.value if exact else f"estimated {settings.measure}"
         rules.append(
-            f"the estimated resemblance {score.similarity:.3f} {relation} the threshold "
-            f"{settings.threshold}"
+            f"the {name} {score.similarity:.3f} {relation} the threshold {settings.near_from}"
         )
     if score.hamming_distance is not None:
         relation = "within" if score.hamming_distance <= settings.hamming else "beyond"
         rules.append(
             f"the Hamming distance {score.hamming_distance} is {relation} {settings.hamming}"
         )
-    if settings.method is Method.FUSED:
+    if settings.method is Method.FUSED and settings.verify_by is VerifyBy.SKETCH:
         rules[-1] += f" (which counts from a resemblance of {settings.fused_resemblance} on)"
     ending = "a near duplicate" if near else "no match"
     keys = "key" if hits == 1 else "keys"

@@ -31,7 +31,7 @@ from pydantic_settings import (
 )
 
 from stream_dedup.errors import SettingsError
-from stream_dedup.types import Method
+from stream_dedup.types import Choice, Measure, Method, VerifyBy
 
 #: Looked for in the current directory when neither --config nor STREAM_DEDUP_CONFIG is given.
 DEFAULT_CONFIG = Path("stream-dedup.toml")
@@ -46,6 +46,23 @@ MAX_HAMMING_64 = 8
 #: Blocks beyond hamming when ``blocks`` is 0: two-block prefixes (25 bits for hamming 3) in
 #: C(hamming + 2, 2) tables; hamming + 1 blocks would leave prefixes of one block (16 bits).
 EXTRA_BLOCKS = 2
+
+_OF_SETS = (
+    Measure.RESEMBLANCE,
+    Measure.CONTAINMENT,
+    Measure.COSINE,
+    Measure.DICE,
+    Measure.OVERLAP,
+)
+#: The measures that can be computed from what is kept with each original.
+MEASURES = {
+    VerifyBy.SKETCH: (Measure.RESEMBLANCE,),
+    VerifyBy.BOTTOM: _OF_SETS,
+    VerifyBy.MOD: _OF_SETS,
+    VerifyBy.BLOOM: _OF_SETS,
+    VerifyBy.SHINGLES: _OF_SETS,
+    VerifyBy.TEXT: (Measure.LCS, Measure.EDIT),
+}
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|w|)")
 _SECONDS = {"": 1, "ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
@@ -125,6 +142,12 @@ class Settings(BaseModel):
         "input",
         "JSON field that holds what the document comes from (site, feed, publisher); it decides "
         "which lines are boilerplate.",
+    )
+    rank_field: str | None = _setting(
+        None,
+        "input",
+        "JSON field that holds the rank of the document's publisher, a number, the smaller the "
+        "better; see choice.",
     )
 
     # How documents are compared. These make up the configuration version of an index.
@@ -234,6 +257,32 @@ class Settings(BaseModel):
         None,
         "fingerprint",
         "Two documents match only when their event times are at most this far apart (30d, 12h).",
+    )
+    verify_by: VerifyBy = _setting(
+        VerifyBy.SKETCH,
+        "fingerprint",
+        "What is kept with each original to verify candidates by: sketch (the fingerprint), "
+        "bottom, mod, bloom, shingles or text. See docs/verification.md.",
+    )
+    measure: Measure = _setting(
+        Measure.RESEMBLANCE,
+        "fingerprint",
+        "Measure that candidates are verified by: lcs and edit with text; resemblance with all "
+        "others; containment, cosine, dice and overlap with bottom, mod, bloom and shingles.",
+    )
+    verify_threshold: float | None = _setting(
+        None,
+        "fingerprint",
+        "Value of the measure from which a candidate is near; without it, threshold.",
+        ge=0.05,
+        le=1.0,
+    )
+    choice: Choice = _setting(
+        Choice.FIRST,
+        "fingerprint",
+        "Which of several near originals a duplicate belongs to: first (registered), nearest, "
+        "earliest (event time) or preferred (smallest rank). Only first gives the same answers "
+        "when a stream comes again to an index that has moved on.",
     )
     seed: SecretStr = _setting(
         SecretStr(""),
@@ -363,6 +412,34 @@ class Settings(BaseModel):
             msg = f"these blocks make {tables} tables, more than {MAX_TABLES}; take fewer blocks"
             raise ValueError(msg)
         return self
+
+    @model_validator(mode="after")
+    def _measure_fits(self) -> Settings:
+        if self.measure not in MEASURES[self.verify_by]:
+            allowed = ", ".join(MEASURES[self.verify_by])
+            others = ", ".join(kind for kind, found in MEASURES.items() if self.measure in found)
+            msg = (
+                f"measure {self.measure} cannot be had with verify_by {self.verify_by}; take one "
+                f"of its measures ({allowed}), or for {self.measure} another verify_by ({others})"
+            )
+            raise ValueError(msg)
+        if self.by_hamming and self.verify_threshold is not None:
+            msg = (
+                "verify_threshold does not apply where SimHash fingerprints are compared, which "
+                "are near within hamming bits; leave it out, or take another verify_by"
+            )
+            raise ValueError(msg)
+        return self
+
+    @property
+    def by_hamming(self) -> bool:
+        """Whether the Hamming distance of SimHash fingerprints decides."""
+        return self.method is Method.SIMHASH and self.verify_by is VerifyBy.SKETCH
+
+    @property
+    def near_from(self) -> float:
+        """Value of the measure from which a candidate is near."""
+        return self.threshold if self.verify_threshold is None else self.verify_threshold
 
     @property
     def simhash_blocks(self) -> int:

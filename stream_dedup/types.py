@@ -19,6 +19,45 @@ class Method(StrEnum):
     FUSED = "fused"
 
 
+class VerifyBy(StrEnum):
+    """What is kept with each original to verify candidates by; see docs/verification.md."""
+
+    SKETCH = "sketch"
+    BOTTOM = "bottom"
+    MOD = "mod"
+    BLOOM = "bloom"
+    SHINGLES = "shingles"
+    TEXT = "text"
+
+
+class Measure(StrEnum):
+    """How near two documents are, as a number from 0 to 1; see docs/verification.md."""
+
+    RESEMBLANCE = "resemblance"
+    CONTAINMENT = "containment"
+    COSINE = "cosine"
+    DICE = "dice"
+    OVERLAP = "overlap"
+    LCS = "lcs"
+    EDIT = "edit"
+
+
+class Choice(StrEnum):
+    """Which of several near originals a duplicate is attached to."""
+
+    FIRST = "first"
+    NEAREST = "nearest"
+    EARLIEST = "earliest"
+    PREFERRED = "preferred"
+
+
+class Side(StrEnum):
+    """One of the two documents of a decision."""
+
+    DOCUMENT = "document"
+    ORIGINAL = "original"
+
+
 class Status(StrEnum):
     """What a document turned out to be."""
 
@@ -33,11 +72,14 @@ class Document(msgspec.Struct, frozen=True):
     Attributes:
         id: the document's own name. It need not be unique: the same id with new text is a revision.
         text: the text to compare.
-        time: event time in seconds since the epoch; needed only when a window is set.
+        time: event time in seconds since the epoch; needed only when a window is set, or when the
+            choice is ``earliest``.
         source: where in its input the document stood (for example ``topic/partition/offset``).
             A document that comes again with the same source, id and text is the same document,
             so it is never a duplicate of itself.
         origin: what it comes from (site, feed, publisher), which may have boilerplate of its own.
+        rank: rank of its publisher, the smaller the better; the choice ``preferred`` goes by it. A
+            document without one comes after all others.
     """
 
     id: DocumentId
@@ -45,18 +87,21 @@ class Document(msgspec.Struct, frozen=True):
     time: float | None = None
     source: str = ""
     origin: str = ""
+    rank: float | None = None
 
 
 class Score(NamedTuple):
-    """How near two documents are, as far as their sketches tell.
+    """How near two documents are, as far as what is compared tells.
 
     Attributes:
-        similarity: estimated resemblance, 0 to 1; None for SimHash.
+        similarity: the measure that decides, 0 to 1; None for SimHash.
         hamming_distance: differing fingerprint bits; None for MinHash.
+        contained: which of the two is contained in the other, where the measure is containment.
     """
 
     similarity: float | None = None
     hamming_distance: int | None = None
+    contained: Side | None = None
 
 
 class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -68,8 +113,13 @@ class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
         original_id: id of the document that the group began with (its own id for an original).
         method: ``minhash``, ``simhash`` or ``fused``.
         configuration: version of the fingerprint configuration, 16 hexadecimal digits.
-        similarity: estimated resemblance to the original, 0 to 1 (duplicates, not by SimHash).
-        hamming_distance: differing fingerprint bits (duplicates, not by MinHash).
+        similarity: the measure that decided, from 0 to 1: by default the estimated resemblance to
+            the original (duplicates only; not where SimHash alone decides).
+        hamming_distance: differing fingerprint bits (duplicates, where the fingerprints of
+            ``simhash`` or ``fused`` decide).
+        measure: name of that measure, where it is another than resemblance.
+        contained: which of the two is contained in the other, the one with fewer shingles (where
+            the measure is containment).
         decided_at: time of the decision, RFC 3339 in UTC (set by the Kafka worker only, because
             a run over a file must give the same bytes twice).
     """
@@ -81,4 +131,6 @@ class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
     configuration: str
     similarity: float | None = None
     hamming_distance: int | None = None
+    measure: Measure | None = None
+    contained: Side | None = None
     decided_at: str | None = None

@@ -115,6 +115,8 @@ def _comparison(found: Comparison) -> str:
         "Hamming distance": f"{found.hamming_distance} of {found.simhash_bits} bits (SimHash)",
         "table keys shared": f"{len(found.tables_hit)} of {found.tables}",
     }
+    if found.measure is not None:
+        rows |= {found.measure.value: f"{found.score:.4f} by {found.verify_by}, which decides"}
     lines = [f"{'Match' if found.match else 'No match'}. {found.reason}"]
     lines += [f"  {name:<18}  {value}" for name, value in rows.items()]
     if found.differences:

@@ -27,7 +27,18 @@ from stream_dedup.tables.plan import (
     recommend,
     simhash_designs,
 )
-from stream_dedup.types import Method
+from stream_dedup.types import Choice, Method, VerifyBy
+
+#: Mean bytes of a payload for documents of 150 words (benchmarks/verification.py), and of what a
+#: record has besides: the length of a payload, a rank.
+_PAYLOAD_BYTES = {
+    VerifyBy.BOTTOM: 1_192,
+    VerifyBy.MOD: 1_192,
+    VerifyBy.BLOOM: 1_032,
+    VerifyBy.SHINGLES: 1_192,
+    VerifyBy.TEXT: 468,
+}
+_LENGTH_BYTES, _RANK_BYTES = 4, 8
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT])(i?)B?", re.IGNORECASE)
 _POWERS = {"K": 1, "M": 2, "G": 3, "T": 4}
@@ -107,6 +118,12 @@ def _size(_context: click.Context, _option: click.Parameter, value: str) -> int:
     help="Mean bytes of a document id.",
 )
 @click.option(
+    "--evidence-bytes",
+    type=click.IntRange(8, 1_000_000),
+    help="Mean bytes of what verify_by keeps of an original, where that is not the fingerprint; "
+    "without it, that of documents of 150 words (see docs/verification.md).",
+)
+@click.option(
     "--candidates",
     type=click.FloatRange(min=0, min_open=True),
     default=10.0,
@@ -129,6 +146,7 @@ def plan(
     duplicates: float,
     memory: int,
     id_bytes: int,
+    evidence_bytes: int | None,
     candidates: float,
     design: int | None,
     write: Path | None,
@@ -143,7 +161,9 @@ def plan(
     rate is for one core that only takes originals.
     """
     settings = _settings(limits, max(_LEAST, round(documents * (1 - duplicates))), config)
-    load = Load(settings.expected_originals, _sketch_bytes(settings), id_bytes, memory)
+    load = Load(
+        settings.expected_originals, _evidence_bytes(settings, evidence_bytes), id_bytes, memory
+    )
     load = load._replace(namespace=settings.redis_namespace)
     plans = [predict(design_, load) for design_ in _designs(settings)]
     at, reason = recommend(plans, candidates, settings.max_candidates)
@@ -165,9 +185,13 @@ def _settings(limits: dict[str, Any], originals: int, config: Path | None) -> Se
     return load_settings(flags, config)
 
 
-def _sketch_bytes(settings: Settings) -> int:
+def _evidence_bytes(settings: Settings, mean: int | None) -> int:
+    """Return the bytes of a record for which the settings decide."""
+    size = _RANK_BYTES if settings.choice is Choice.PREFERRED else 0
+    if settings.verify_by is not VerifyBy.SKETCH:
+        return size + _LENGTH_BYTES + (mean or _PAYLOAD_BYTES[settings.verify_by])
     # A file of document frequencies, which no plan depends on, need not be at hand.
-    return method_of(settings.model_copy(update={"weights": "tf"})).sketch_bytes
+    return size + method_of(settings.model_copy(update={"weights": "tf"})).sketch_bytes
 
 
 def _designs(settings: Settings) -> list[Design]:

@@ -43,7 +43,7 @@ class ClassicMinHash:
             SettingsError: no band design reaches the recall.
         """
         seed = settings.seed.get_secret_value()
-        self.threshold = settings.threshold
+        self.near_from = settings.near_from
         self._banding = Banding(settings)
         self.design = self._banding.design
         self.prefix_bits = self._banding.prefix_bits
@@ -76,10 +76,10 @@ class ClassicMinHash:
     def compare(
         self, left: npt.NDArray[np.uint8], right: npt.NDArray[np.uint8]
     ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
-        """Estimate the resemblance of sketches, row by row; say which reach the threshold."""
+        """Estimate the resemblance of sketches, row by row; say which are near."""
         agreeing = np.count_nonzero(left == right, axis=1) / SIGNATURE_VALUES
         scores = np.maximum((agreeing - _ACCIDENT) / (1 - _ACCIDENT), 0.0)
-        return scores, scores >= self.threshold
+        return scores, scores >= self.near_from
 
     def scores(self, left: npt.NDArray[np.uint8], right: npt.NDArray[np.uint8]) -> list[Score]:
         """Estimate the resemblance of sketches, row by row."""

@@ -18,7 +18,9 @@ from stream_dedup.settings import Settings
 from stream_dedup.text.clean import Cleaner
 from stream_dedup.text.normalize import NormalizedBatch, drop_punctuation, normalize
 from stream_dedup.text.shingles import Hashes, Shingles, char_shingles, word_shingles
-from stream_dedup.types import Method, Score
+from stream_dedup.types import Method, Score, VerifyBy
+from stream_dedup.verify.evidence import Evidence
+from stream_dedup.verify.verifier import PayloadVerifier, SketchVerifier, Verifier
 
 #: Characters that the kernels take at a time: their working arrays then stay in a core's cache.
 CHUNK_CHARACTERS = 1 << 16
@@ -67,17 +69,32 @@ class Fingerprints(NamedTuple):
         empty: (texts,) bool.
         digests: xxh3-128 of each normalised text, 16 bytes each.
         keys: (texts, tables) uint64 table keys.
-        sketches: (texts, width) uint8, what verification compares.
+        sketches: (texts, width) uint8, what verification compares; of width 0 where that is
+            payloads.
+        payloads: what verification compares, one for each text; none at all where that is sketches.
     """
 
     empty: npt.NDArray[np.bool_]
     digests: list[bytes]
     keys: Hashes
     sketches: npt.NDArray[np.uint8]
+    payloads: Sequence[bytes] = ()
+
+    @property
+    def evidence(self) -> Evidence:
+        """What verification compares."""
+        return Evidence(self.sketches, self.payloads)
 
 
 class Fingerprinter:
-    """Turns texts into fingerprints, the same on every machine and release."""
+    """Turns texts into fingerprints, the same on every machine and release.
+
+    Attributes:
+        settings: the settings in force.
+        configuration: version of the fingerprint configuration, 16 hexadecimal digits.
+        method: MinHash, SimHash or both.
+        verifier: compares what is kept with each original.
+    """
 
     def __init__(self, settings: Settings) -> None:
         """Make everything ready.
@@ -89,9 +106,16 @@ class Fingerprinter:
         self.cleaner = Cleaner(settings)
         self.configuration = configuration_version(settings, self.cleaner.learned)
         self.method = method_of(settings)
+        self.verifier = self.make_verifier(settings.near_from)
         seed = settings.seed.get_secret_value()
         self._keys = shingle_keys(seed)
         self._digest_seed = digest_seed(seed)
+
+    def make_verifier(self, near_from: float) -> Verifier:
+        """Return what compares evidence; a measure is near from this value on."""
+        if self.settings.verify_by is not VerifyBy.SKETCH:
+            return PayloadVerifier(self.settings, near_from)
+        return SketchVerifier(self.method, by_hamming=self.settings.by_hamming)
 
     def fingerprint(
         self, texts: Sequence[str], origins: Sequence[str] | None = None
@@ -104,36 +128,48 @@ class Fingerprinter:
         """
         texts = self.cleaner.clean(texts, origins)
         count = len(texts)
+        payloads = [] if self.verifier.sketch_bytes else [b""] * count
         result = Fingerprints(
             empty=np.zeros(count, np.bool_),
             digests=[b""] * count,
             keys=np.zeros((count, len(self.method.prefix_bits)), np.uint64),
-            sketches=np.zeros((count, self.method.sketch_bytes), np.uint8),
+            sketches=np.zeros((count, self.verifier.sketch_bytes), np.uint8),
+            payloads=payloads,
         )
         for rows in _chunks(texts):
-            self._fill(result, rows, [texts[row] for row in rows])
+            for row, payload in self._fill(result, rows, [texts[row] for row in rows]):
+                payloads[row] = payload
         return result
 
     def shingles(self, texts: Sequence[str], origins: Sequence[str] | None = None) -> Shingles:
         """Shingle texts, cleaned and then cut to ``max_characters`` each (see ``fingerprint``)."""
         return self._shingle(normalize(self.cleaner.clean(texts, origins)))
 
-    def _fill(self, result: Fingerprints, rows: list[int], texts: list[str]) -> None:
+    def _fill(
+        self, result: Fingerprints, rows: list[int], texts: list[str]
+    ) -> Iterator[tuple[int, bytes]]:
+        """Fill in rows; yield their payloads."""
         batch = normalize(texts)
-        for row, encoded in zip(rows, batch.encoded(), strict=True):
-            result.digests[row] = xxhash.xxh3_128_digest(encoded, self._digest_seed)
+        encoded = batch.encoded()
+        digests = [xxhash.xxh3_128_digest(text, self._digest_seed) for text in encoded]
+        for row, digest in zip(rows, digests, strict=True):
+            result.digests[row] = digest
         shingles = self._shingle(batch)
-        result.keys[rows], result.sketches[rows] = self.method.fingerprint(shingles)
+        result.keys[rows], sketches = self.method.fingerprint(shingles)
+        if self.verifier.sketch_bytes:
+            result.sketches[rows] = sketches
         result.empty[rows] = batch.ends == batch.starts
         for text in np.flatnonzero(np.diff(shingles.starts) == 0).tolist():
             self._fill_from_digest(result, rows[text])
+        payloads = self.verifier.payloads(shingles, encoded, digests)
+        yield from zip(rows, payloads, strict=bool(payloads))
 
     def _fill_from_digest(self, result: Fingerprints, row: int) -> None:
         digest = np.frombuffer(result.digests[row], np.uint8)
         unused_bits = 64 - np.array(self.method.prefix_bits, np.uint64)
         result.keys[row] = digest[:8].view("<u8") >> unused_bits
         # Never 0, which MinHash takes for an empty bin.
-        result.sketches[row] = np.resize(digest, self.method.sketch_bytes) | 1
+        result.sketches[row] = np.resize(digest, self.verifier.sketch_bytes) | 1
 
     def _shingle(self, batch: NormalizedBatch) -> Shingles:
         limited = batch._replace(

@@ -12,6 +12,7 @@ from stream_dedup.errors import SettingsError
 from stream_dedup.fingerprint.frequencies import Frequencies, Origin, read_frequencies
 from stream_dedup.settings import Settings
 from stream_dedup.text.shingles import HashKeys
+from stream_dedup.types import VerifyBy
 
 #: Raised whenever the same settings and text would give another fingerprint.
 FORMAT = 1
@@ -30,6 +31,7 @@ _OPTIONAL = {
     "simhash": _OF_SIMHASH,
     "fused": _OF_MINHASH + _OF_SIMHASH,
 }
+_VERIFYING = ("verify_by", "measure", "verify_threshold", "choice")
 
 
 def derive(seed: str, purpose: str, count: int = 1) -> list[int]:
@@ -71,7 +73,10 @@ def configuration_version(settings: Settings, learned: Mapping[str, str] | None 
         SettingsError: the file of document frequencies cannot be used.
     """
     names = _CONFIGURATION + _OF_METHOD[settings.method]
-    names += tuple(name for name in _OPTIONAL[settings.method] if _is_set(settings, name))
+    optional = _OPTIONAL[settings.method] + _VERIFYING
+    names += tuple(name for name in optional if _is_set(settings, name))
+    if settings.verify_by is not VerifyBy.SKETCH:
+        names += ("near_from",)
     described = {name: getattr(settings, name) for name in names}
     if settings.is_punctuation_inverted:
         described["punctuation"] = settings.punctuation

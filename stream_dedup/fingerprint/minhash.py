@@ -46,7 +46,7 @@ class MinHash:
     sketch_bytes = BINS
 
     def __init__(self, settings: Settings) -> None:
-        self.threshold = settings.threshold
+        self.near_from = settings.near_from
         self._banding = Banding(settings)
         self.design = self._banding.design
         self.prefix_bits = self._banding.prefix_bits
@@ -66,11 +66,11 @@ class MinHash:
     def compare(
         self, left: npt.NDArray[np.uint8], right: npt.NDArray[np.uint8]
     ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
-        """Estimate the resemblance of sketches, row by row; say which reach the threshold."""
+        """Estimate the resemblance of sketches, row by row; say which are near."""
         filled = np.count_nonzero(left | right, axis=1)
         matching = np.count_nonzero((left == right) & (left != 0), axis=1)
         scores = matching / np.maximum(filled, 1)
-        return scores, scores >= self.threshold
+        return scores, scores >= self.near_from
 
     def scores(self, left: npt.NDArray[np.uint8], right: npt.NDArray[np.uint8]) -> list[Score]:
         """Estimate the resemblance of sketches, row by row."""

@@ -5,7 +5,7 @@ before it is committed, so whoever is an original in the first reading must be f
 second, however much the index moves meanwhile. What looks wrong is read again before it is
 reported. Nothing is written.
 
-In memory stand the originals (sketch, digest, time and id), a claim number for each other claim,
+In memory stand the originals (evidence, digest, time and id), a claim number for each other claim,
 and a bit for each key read; the keys themselves pass through. All originals that share a table key
 are compared with each other, so a key with n originals costs n * n / 2 comparisons.
 """
@@ -25,6 +25,7 @@ from stream_dedup.index.audit_entries import Entries, TableCounts
 from stream_dedup.index.audit_reading import PENDING, VOID, Known, Reader
 from stream_dedup.index.base import Matcher
 from stream_dedup.index.connection import Client, connect, reporting_errors
+from stream_dedup.index.records import RecordFormat
 from stream_dedup.settings import Settings
 
 
@@ -76,9 +77,8 @@ class _Auditor:
 
     def __init__(self, client: Client, settings: Settings) -> None:
         self._fingerprinter = Fingerprinter(settings)
-        method = self._fingerprinter.method
-        self._matcher = Matcher(method, settings.window)
-        self._width = method.sketch_bytes
+        self._matcher = Matcher(self._fingerprinter.verifier, settings.window)
+        self._format = RecordFormat.of(self._fingerprinter)
         self._pause = max(0.2, 2 * settings.claim_grace)
         self._reader = Reader(client, settings, self._fingerprinter.configuration)
 
@@ -109,7 +109,7 @@ class _Auditor:
         )
 
     def _known(self) -> Known:
-        return Known(self._reader.records(), self._width)
+        return Known(self._reader.records(), self._format)
 
     def _entries(self, known: Known) -> Entries:
         entries = Entries(known, self._reader.layout, self._matcher)

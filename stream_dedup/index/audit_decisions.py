@@ -15,6 +15,7 @@ from stream_dedup.index.audit_entries import spread
 from stream_dedup.index.audit_reading import Known
 from stream_dedup.index.base import Matcher, duplicate_id
 from stream_dedup.types import Decision, Document, DocumentId, Status
+from stream_dedup.verify.evidence import Evidence
 
 #: Decisions that are checked at a time.
 _DECISIONS = 1000
@@ -54,7 +55,7 @@ class _Fact(NamedTuple):
         id: document id.
         decision: its annotation.
         digest: of the normalised text.
-        sketch: of the text.
+        evidence: of the text, for verification.
         time: event time, if there is one.
         keys: sum over the table keys.
     """
@@ -63,7 +64,7 @@ class _Fact(NamedTuple):
     id: DocumentId
     decision: Decision
     digest: bytes
-    sketch: npt.NDArray[np.uint8]
+    evidence: Evidence
     time: float | None
     keys: int
 
@@ -125,7 +126,7 @@ class Decisions:
                 one.document.id,
                 one.decision,
                 prints.digests[row],
-                prints.sketches[row],
+                prints.evidence.rows(np.array([row])),
                 one.document.time,
                 int(sums[row]),
             )
@@ -173,12 +174,15 @@ class Decisions:
         if not found:
             return
         rows = np.array([row for _, row in found], np.int64)
-        sketches = np.stack([fact.sketch for fact, _ in found])
-        near = self._matcher.near(sketches, known.sketches[rows])
+        mine = Evidence(
+            np.concatenate([fact.evidence.sketches for fact, _ in found]),
+            [payload for fact, _ in found for payload in fact.evidence.payloads],
+        )
+        near = self._matcher.near(mine, known.evidence.rows(rows))
         times = known.times[rows]
-        mine = [fact.time for fact, _ in found]
-        mine = [t if t is not None else other for t, other in zip(mine, times, strict=True)]
-        inside = self._matcher.within_window(np.array(mine, np.float64), times)
+        own = [fact.time for fact, _ in found]
+        own = [t if t is not None else other for t, other in zip(own, times, strict=True)]
+        inside = self._matcher.within_window(np.array(own, np.float64), times)
         for (fact, row), alike, close in zip(found, near, inside, strict=True):
             original = fact.decision.original_id
             equal = fact.digest == known.digest(row)

@@ -143,7 +143,7 @@ class Entries:
 
     def _compare_rows(self, left: Rows, right: Rows) -> None:
         known, matcher = self._known, self._matcher
-        near = matcher.near(known.sketches[left], known.sketches[right])
+        near = matcher.near(known.evidence.rows(left), known.evidence.rows(right))
         near &= matcher.within_window(known.times[left], known.times[right]) & (left != right)
         found = np.sort(np.stack([left[near], right[near]], axis=1), axis=1)
         self.near.update(map(tuple, found.tolist()))

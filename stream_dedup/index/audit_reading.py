@@ -16,9 +16,10 @@ from stream_dedup.errors import ConfigurationMismatch, ServiceError
 from stream_dedup.index.base import duplicate_id
 from stream_dedup.index.connection import Client, nodes_of
 from stream_dedup.index.keys import Layout
-from stream_dedup.index.records import decode_record
+from stream_dedup.index.records import RecordFormat
 from stream_dedup.settings import Settings
 from stream_dedup.types import DocumentId
+from stream_dedup.verify.evidence import Evidence
 
 Claims = npt.NDArray[np.uint64]
 Rows = npt.NDArray[np.int64]
@@ -139,27 +140,30 @@ class Known:
     Attributes:
         claims: claim ids, sorted.
         rows: for each claim the row of the original that it is, or what else it is, below 0.
-        sketches: of each original.
+        evidence: of each original, for verification.
         digests: of each original, 16 bytes.
         times: of each original.
         ids: document id of each original.
         owners: claim id of each original.
     """
 
-    def __init__(self, records: Iterable[tuple[bytes, bytes]], width: int) -> None:
+    def __init__(self, records: Iterable[tuple[bytes, bytes]], form: RecordFormat) -> None:
         claims, rows, owners = bytearray(), array("q"), bytearray()
         sketches, digests, times = bytearray(), bytearray(), array("d")
+        payloads: list[bytes] = []
         self.ids: list[DocumentId] = []
         for claim, value in records:
             claims += claim
             if value[:1] != b"O":
                 rows.append(PENDING if value[:1] == b"P" else VOID)
                 continue
-            record = decode_record(value[1:], width)
+            record = form.decode(value[1:])
             rows.append(len(self.ids))
             self.ids.append(record.document_id)
             owners += claim
             sketches += record.sketch
+            if record.payload:
+                payloads.append(record.payload)
             digests += record.digest
             times.append(record.time)
         # A hash is scanned, not read at once, so a record may have come twice.
@@ -167,7 +171,10 @@ class Known:
         self.claims, at = np.unique(numbers, return_index=True)
         self.rows: Rows = np.array(rows, np.int64)[at]
         self.owners = np.frombuffer(owners, ">u8").astype(np.uint64)
-        self.sketches = np.frombuffer(sketches, np.uint8).reshape(-1, width)
+        rows_of_sketches = np.frombuffer(sketches, np.uint8)
+        self.evidence = Evidence(
+            rows_of_sketches.reshape(len(self.ids), form.sketch_bytes), payloads
+        )
         self.digests = np.frombuffer(digests, "<u8").reshape(-1, 2)
         self.times = np.array(times, np.float64)
 

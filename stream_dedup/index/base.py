@@ -5,6 +5,8 @@ the *earliest registered* original that is near it, and an original, registered 
 when there is none. Two documents are near when they share a table key, lie within the window and
 pass verification, or when their normalised texts are equal. The earliest, not the nearest, because
 only then does a document get the same answer when it comes again after others have been registered.
+With another ``Choice`` it belongs to the nearest of them, to the one with the earliest event time
+or to the one with the smallest rank; of several such, to the earliest registered.
 
 While several workers race, one thing less holds: a duplicate that is near two originals, which are
 not near each other and are registered at that very moment, may belong to either, and to the other
@@ -20,8 +22,10 @@ import numpy as np
 import numpy.typing as npt
 import xxhash
 
-from stream_dedup.fingerprint.fingerprinter import FingerprintMethod, Fingerprints
-from stream_dedup.types import Document, DocumentId, Score
+from stream_dedup.fingerprint.fingerprinter import Fingerprints
+from stream_dedup.types import Choice, Document, DocumentId, Score
+from stream_dedup.verify.evidence import Evidence, Scores
+from stream_dedup.verify.verifier import Verifier
 
 
 class IndexBatch(NamedTuple):
@@ -32,12 +36,14 @@ class IndexBatch(NamedTuple):
         identities: (documents,) uint64, the same for the same source and id.
         times: (documents,) float64 event times, seconds; 0 where unknown.
         prints: the fingerprints.
+        ranks: (documents,) float64, the smaller the better; infinite where unknown.
     """
 
     ids: list[DocumentId]
     identities: npt.NDArray[np.uint64]
     times: npt.NDArray[np.float64]
     prints: Fingerprints
+    ranks: npt.NDArray[np.float64]
 
     def __len__(self) -> int:
         """Return the number of documents."""
@@ -48,14 +54,19 @@ class IndexBatch(NamedTuple):
         index = np.asarray(rows, np.int64)
         index = index[index < len(self)]
         chosen = index.tolist()
-        empty, digests, keys, sketches = self.prints
+        empty, digests, keys, sketches, payloads = self.prints
         return IndexBatch(
             [self.ids[row] for row in chosen],
             self.identities[index],
             self.times[index],
             Fingerprints(
-                empty[index], [digests[row] for row in chosen], keys[index], sketches[index]
+                empty[index],
+                [digests[row] for row in chosen],
+                keys[index],
+                sketches[index],
+                [payloads[row] for row in chosen] if payloads else (),
             ),
+            self.ranks[index],
         )
 
     def digest_words(self) -> npt.NDArray[np.uint64]:
@@ -69,7 +80,7 @@ class Attachment(NamedTuple):
     Attributes:
         original_id: the original's document id.
         digest: digest of the original's normalised text, 16 bytes.
-        score: estimated resemblance, Hamming distance, or both.
+        score: the measure that decides, or Hamming distance, or both.
         exact: whether the normalised texts are equal.
     """
 
@@ -95,11 +106,23 @@ class Index(Protocol):
 
 
 class Matcher:
-    """Decides whether two documents are near: within the window, and by their sketches."""
+    """Decides whether two documents are near: within the window, and by their evidence.
 
-    def __init__(self, method: FingerprintMethod, window: float | None) -> None:
-        self._method = method
+    Attributes:
+        first: whether a duplicate simply belongs to the earliest registered of its near originals.
+        best: score of two equal texts.
+    """
+
+    def __init__(
+        self, verifier: Verifier, window: float | None, choice: Choice = Choice.FIRST
+    ) -> None:
+        self._verifier = verifier
         self._window = window
+        self._choice = choice
+        self.first = choice is Choice.FIRST
+        self.best = verifier.best
+        self.compare = verifier.compare
+        self.scores = verifier.scores
 
     def within_window(
         self, left: npt.NDArray[np.float64], right: npt.NDArray[np.float64]
@@ -109,15 +132,26 @@ class Matcher:
             return np.ones(len(left), np.bool_)
         return np.abs(left - right) <= self._window
 
-    def near(
-        self, left: npt.NDArray[np.uint8], right: npt.NDArray[np.uint8]
-    ) -> npt.NDArray[np.bool_]:
-        """Say which pairs of sketches are near."""
-        return self._method.compare(left, right)[1]
+    def near(self, left: Evidence, right: Evidence) -> npt.NDArray[np.bool_]:
+        """Say which pairs are near by their evidence."""
+        return self.compare(left, right)[1]
 
-    def scores(self, left: npt.NDArray[np.uint8], right: npt.NDArray[np.uint8]) -> list[Score]:
-        """Return what is published about each pair of sketches."""
-        return self._method.scores(left, right)
+    def preferences(
+        self, scores: Scores, times: npt.NDArray[np.float64], ranks: npt.NDArray[np.float64]
+    ) -> npt.NDArray[np.float64]:
+        """Order the near originals of a document, given their scores, event times and ranks.
+
+        The smallest is preferred; of several, the one that was registered first.
+        """
+        match self._choice:
+            case Choice.NEAREST:
+                return -scores if self._verifier.larger_is_nearer else scores
+            case Choice.EARLIEST:
+                return times
+            case Choice.PREFERRED:
+                return ranks
+            case _:
+                return np.zeros(len(scores))
 
 
 def index_batch(documents: Sequence[Document], prints: Fingerprints) -> IndexBatch:
@@ -128,6 +162,7 @@ def index_batch(documents: Sequence[Document], prints: Fingerprints) -> IndexBat
         identities=np.array([xxhash.xxh3_64_intdigest(name) for name in names], np.uint64),
         times=np.array([document.time or 0.0 for document in documents], np.float64),
         prints=prints,
+        ranks=np.array([np.inf if d.rank is None else d.rank for d in documents], np.float64),
     )
 
 

@@ -56,11 +56,14 @@ class Sight(NamedTuple):
         fate: its fate, ABSENT when there is no record (yet).
         near: whether it is near the document; False when that cannot be known.
         same: whether it is a claim of this very document (same source, id and text).
+        preference: how much the document prefers it to other near originals: the smallest first,
+            and of these the earliest claim.
     """
 
     fate: Fate
     near: bool
     same: bool
+    preference: float = 0.0
 
 
 class Put(NamedTuple):
@@ -238,13 +241,13 @@ class _Attempt:
     def _attach(
         self, known: dict[int, Sight], inserted: tuple[int, ...]
     ) -> Generator[list[Call], list[Any], Outcome | None]:
-        """End as a duplicate of the earliest near original, if there is one."""
+        """End as a duplicate of the preferred near original, if there is one."""
         originals = [c for c, s in known.items() if s.fate is Fate.ORIGINAL and (s.near or s.same)]
         if not originals:
             return None
         yield [Withdraw(self.claim, inserted), Forget(self.claim)]
         same = [claim for claim in originals if known[claim].same]
-        original = min(same or originals)
+        original = min(same or originals, key=lambda claim: (known[claim].preference, claim))
         return Outcome(original, bool(same), self.attempts, self.voided)
 
     def _older_than(self, claim: int, sight: Sight) -> bool:

@@ -26,7 +26,7 @@ from stream_dedup.index.claims import (
     Withdraw,
 )
 from stream_dedup.index.keys import Places
-from stream_dedup.index.records import Record, decode_record, encode_records
+from stream_dedup.index.records import Record, RecordFormat
 from stream_dedup.index.store import Found, RedisStore, Round
 
 Rows = npt.NDArray[np.int64]
@@ -43,14 +43,17 @@ class Driver:
         capped: probes that had more candidates than they return.
     """
 
-    def __init__(self, store: RedisStore, batch: IndexBatch, matcher: Matcher) -> None:
+    def __init__(
+        self, store: RedisStore, batch: IndexBatch, matcher: Matcher, records: RecordFormat
+    ) -> None:
         self.store = store
         self.batch = batch
         self.capped = 0
         self._matcher = matcher
         self._places = store.layout.place(batch.prints.keys)
         self._tables = batch.prints.keys.shape[1]
-        self._records = encode_records(batch)
+        self._format = records
+        self._records = records.encode(batch)
         self._known: dict[int, Record] = {}
 
     def announce(self, rows: Rows, claims: Claims, modes: npt.NDArray[np.uint8]) -> dict[int, Seen]:
@@ -113,16 +116,17 @@ class Driver:
         return outcomes
 
     def look(self, seen: dict[int, Seen]) -> dict[int, int]:
-        """Return the earliest near original of each row that has one among the claims seen."""
+        """Return the preferred near original of each row that has one among the claims seen."""
         pairs = [(r, c) for r, tables in seen.items() for c in {c for t in tables for c in t}]
         round_ = self.store.round()
         sights = self._read(round_, pairs)
         round_.run()
-        found: dict[int, int] = {}
+        found: dict[int, tuple[float, int]] = {}
         for (row, claim), sight in zip(pairs, sights(), strict=True):
             if sight.fate is Fate.ORIGINAL and sight.near:
-                found[row] = min(claim, found.get(row, claim))
-        return found
+                one = (sight.preference, claim)
+                found[row] = min(one, found.get(row, one))
+        return {row: claim for row, (_, claim) in found.items()}
 
     def record_of(self, claim: int) -> Record:
         """Return the record of a claim that was seen."""
@@ -130,7 +134,13 @@ class Driver:
 
     def own_record(self, row: int) -> Record:
         """Return the record of one of the documents."""
-        return decode_record(self._records[row], self.batch.prints.sketches.shape[1])
+        return self._format.decode(self._records[row])
+
+    def preferences(self, originals: dict[int, Record]) -> dict[int, float]:
+        """Say how much each row prefers an original; see ``Matcher.preferences``."""
+        rows, records = list(originals), list(originals.values())
+        found = self._compare(np.array(rows, np.int64), records)[1]
+        return dict(zip(rows, found.tolist(), strict=True))
 
     def attachments(self, originals: dict[int, Record]) -> list[Attachment | None]:
         """Describe the original that each row belongs to; None for an original itself.
@@ -141,8 +151,9 @@ class Driver:
         attachments: list[Attachment | None] = [None] * len(self.batch)
         rows = [row for row, record in originals.items() if not self._is_same(row, record)]
         records = [originals[row] for row in rows]
-        sketches = self._sketches(records)
-        scores = self._matcher.scores(self.batch.prints.sketches[rows], sketches)
+        mine = self.batch.prints.evidence.rows(np.array(rows, np.int64))
+        theirs = self._format.evidence(records)
+        scores = self._matcher.scores(mine, theirs)
         digests = self.batch.prints.digests
         for row, record, score in zip(rows, records, scores, strict=True):
             exact = record.digest == digests[row]
@@ -195,37 +206,36 @@ class Driver:
         return lambda: self._sights(pairs, dict(zip(claims, values, strict=True)))
 
     def _sights(self, pairs: Sequence[tuple[int, int]], values: dict[int, bytes]) -> list[Sight]:
-        width = self.batch.prints.sketches.shape[1]
         for claim, value in values.items():
             if value[:1] in (b"P", b"O"):
-                self._known[claim] = decode_record(value[1:], width)
+                self._known[claim] = self._format.decode(value[1:])
         comparable = [(row, claim) for row, claim in pairs if values[claim][:1] in (b"P", b"O")]
-        near = dict(zip(comparable, self._near(comparable), strict=True))
+        rows = np.array([row for row, _ in comparable], np.int64)
+        near, preferences = self._compare(rows, [self._known[claim] for _, claim in comparable])
+        found = dict(
+            zip(comparable, zip(near.tolist(), preferences.tolist(), strict=True), strict=True)
+        )
         sights = []
         for row, claim in pairs:
             fate = Fate(values[claim][0]) if values[claim] else Fate.ABSENT
-            known = (row, claim) in near
-            sights.append(
-                Sight(
-                    fate,
-                    known and near[row, claim],
-                    known and self._is_same(row, self._known[claim]),
-                )
-            )
+            if (row, claim) not in found:
+                sights.append(Sight(fate, near=False, same=False))
+                continue
+            is_near, preference = found[row, claim]
+            same = self._is_same(row, self._known[claim])
+            sights.append(Sight(fate, is_near, same, preference))
         return sights
 
-    def _near(self, pairs: Sequence[tuple[int, int]]) -> list[bool]:
-        rows = np.array([row for row, _ in pairs], np.int64)
-        records = [self._known[claim] for _, claim in pairs]
-        times = np.array([record.time for record in records])
-        near = self._matcher.near(self.batch.prints.sketches[rows], self._sketches(records))
+    def _compare(
+        self, rows: Rows, records: Sequence[Record]
+    ) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.float64]]:
+        """Say which pairs of a row and a record are near, and how much the row prefers it."""
+        times = np.array([record.time for record in records], np.float64)
+        ranks = np.array([record.rank for record in records], np.float64)
+        mine, theirs = self.batch.prints.evidence.rows(rows), self._format.evidence(records)
+        scores, near = self._matcher.compare(mine, theirs)
         near &= self._matcher.within_window(self.batch.times[rows], times)
-        answers: list[bool] = near.tolist()
-        return answers
-
-    def _sketches(self, records: Sequence[Record]) -> npt.NDArray[np.uint8]:
-        joined = b"".join(record.sketch for record in records)
-        return np.frombuffer(joined, np.uint8).reshape(-1, self.batch.prints.sketches.shape[1])
+        return near, self._matcher.preferences(scores, times, ranks)
 
     def _is_same(self, row: int, record: Record) -> bool:
         return bool(

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-import numpy as np
+from typing import NamedTuple
 
-from stream_dedup.fingerprint.fingerprinter import FingerprintMethod
+import numpy as np
+import numpy.typing as npt
+
 from stream_dedup.index.base import Attachment, IndexBatch, Matcher
+from stream_dedup.index.choice import originals_within, preferred_within
 from stream_dedup.index.originals import Originals
 from stream_dedup.index.pairs import Rows, entry_keys, exact_leaders, near_pairs, unique_pairs
 from stream_dedup.index.state import StateFile
 from stream_dedup.index.table import PrefixTable
+from stream_dedup.types import Choice
+from stream_dedup.verify.evidence import Scores
+from stream_dedup.verify.verifier import Verifier
 
 #: Documents decided at a time; bounds the pairs that one viral post can make within a batch.
 STEP = 256
@@ -17,18 +23,34 @@ STEP = 256
 _NONE = np.int64(np.iinfo(np.int64).max)
 
 
+class _Chosen(NamedTuple):
+    """The registered original that each row of a batch prefers.
+
+    Attributes:
+        numbers: (documents,) its number, _NONE where no original is near.
+        preferences: (documents,) see ``Matcher.preferences``.
+    """
+
+    numbers: Rows
+    preferences: npt.NDArray[np.float64]
+
+
 class MemoryIndex:
     """An index in the memory of one process: about 650 bytes an original with the defaults."""
 
     def __init__(
-        self, method: FingerprintMethod, window: float | None = None, state: StateFile | None = None
+        self,
+        verifier: Verifier,
+        window: float | None = None,
+        state: StateFile | None = None,
+        choice: Choice = Choice.FIRST,
     ) -> None:
         """Start empty, or with what ``state`` holds; new originals are then written to it."""
-        self._matcher = Matcher(method, window)
+        self._matcher = Matcher(verifier, window, choice)
         self._windowed = window is not None
         self._tables = PrefixTable()
         self._exact = PrefixTable()
-        self.originals = Originals(method.sketch_bytes)
+        self.originals = Originals(verifier.sketch_bytes, keeps_ranks=choice is Choice.PREFERRED)
         self._state = state
         if state is not None:
             for columns in state.load():
@@ -45,8 +67,9 @@ class MemoryIndex:
         for start in range(0, len(batch), STEP):
             attachments, originals = self._claim_step(batch.rows(range(start, start + STEP)))
             decided += attachments
-            registered.append(originals)
-        if self._state is not None and any(registered):
+            if len(originals):
+                registered.append(originals)
+        if self._state is not None and registered:
             self._state.append(registered)
         return decided
 
@@ -70,46 +93,55 @@ class MemoryIndex:
 
     def _claim_step(self, batch: IndexBatch) -> tuple[list[Attachment | None], IndexBatch]:
         """Decide up to STEP documents; return what was decided and the originals registered."""
-        earliest = np.full(len(batch), _NONE)
         rows, found = self._find_exact(batch)
-        np.minimum.at(earliest, rows, found)
         # A text equal to an original's has no other near original, since originals are not near
         # each other. With a window it may have one, outside the window of the equal one.
         undecided = ~batch.prints.empty
         if not self._windowed:
-            undecided &= earliest == _NONE
-        rows, found = self._find_sharing(batch, np.flatnonzero(undecided))
-        near = self._matcher.near(batch.prints.sketches[rows], self.originals.sketches[found])
-        np.minimum.at(earliest, rows[near], found[near])
-        return self._settle(batch, earliest)
+            undecided[rows] = False
+        sharing, others = self._find_sharing(batch, np.flatnonzero(undecided))
+        scores, near = self._matcher.compare(
+            batch.prints.evidence.rows(sharing), self.originals.evidence.rows(others)
+        )
+        scores = np.concatenate([np.full(len(rows), self._matcher.best), scores[near]])
+        rows, found = np.append(rows, sharing[near]), np.append(found, others[near])
+        return self._settle(batch, self._choose(len(batch), rows, found, scores))
+
+    def _choose(self, count: int, rows: Rows, found: Rows, scores: Scores) -> _Chosen:
+        """Choose one of the near originals of each row."""
+        numbers, preferences = np.full(count, _NONE), np.zeros(count)
+        if self._matcher.first:
+            np.minimum.at(numbers, rows, found)
+            return _Chosen(numbers, preferences)
+        times, ranks = self.originals.times[found], self.originals.ranks(found)
+        found_preferences = self._matcher.preferences(scores, times, ranks)
+        order = np.lexsort((found, found_preferences, rows))[::-1]
+        # Of several values for one place the last one stays, which is the first in order.
+        numbers[rows[order]] = found[order]
+        preferences[rows[order]] = found_preferences[order]
+        return _Chosen(numbers, preferences)
 
     def _settle(
-        self, batch: IndexBatch, earliest: Rows
+        self, batch: IndexBatch, chosen: _Chosen
     ) -> tuple[list[Attachment | None], IndexBatch]:
-        """Match what is left within the batch, register the originals, say who goes to whom."""
-        undecided = np.flatnonzero((earliest == _NONE) & ~batch.prints.empty)
-        leaders = self._resolve_within(batch, undecided)
-        originals = undecided[leaders == undecided]
-        numbers = np.full(len(batch), -1, np.int64)
-        numbers[originals] = np.arange(len(self), len(self) + len(originals))
-        attached = np.where(earliest == _NONE, -1, earliest)
-        copies = leaders != undecided
-        attached[undecided[copies]] = numbers[leaders[copies]]
-        registered = batch.rows(originals)
-        self._register(registered)
-        return self._attachments(batch, attached), registered
-
-    def _resolve_within(self, batch: IndexBatch, rows: Rows) -> Rows:
-        """Return, for each row, the earliest near original among the rows, or the row itself."""
+        """Match the documents of the batch, register the originals, say who goes to whom."""
+        is_free = (chosen.numbers == _NONE) & ~batch.prints.empty
+        # Who belongs to the first of its near originals does not belong to one of this batch.
+        rows = np.flatnonzero(is_free if self._matcher.first else ~batch.prints.empty)
         leaders = exact_leaders(batch, rows, windowed=self._windowed)
-        attached = np.arange(len(batch))
-        # Pairs come in the order of the earlier row, so a row meets its earliest original first,
-        # and whether the earlier row is an original has been settled by then.
         pairs = near_pairs(batch, rows[leaders == rows], self._matcher)
-        for earlier, later in zip(pairs[0].tolist(), pairs[1].tolist(), strict=True):
-            if attached[earlier] == earlier and attached[later] == later:
-                attached[later] = earlier
-        return attached[leaders]
+        is_free[rows[leaders != rows]] = False
+        is_original = originals_within(is_free, pairs)
+        numbers = np.cumsum(is_original) - 1 + len(self)
+        attached = np.where(chosen.numbers == _NONE, -1, chosen.numbers)
+        leader_of = dict(zip(rows.tolist(), leaders.tolist(), strict=True))
+        within = preferred_within(batch, leader_of, is_original, pairs, self._matcher)
+        for row, preferred in within.items():
+            if attached[row] < 0 or preferred.preference < chosen.preferences[row]:
+                attached[row] = numbers[preferred.row]
+        registered = batch.rows(np.flatnonzero(is_original))
+        self._register(registered)
+        return self._attachments(batch, np.where(is_original, -1, attached)), registered
 
     def _find_exact(self, batch: IndexBatch) -> tuple[Rows, Rows]:
         """Return the pairs (row, original) with equal texts within the window."""
@@ -137,7 +169,8 @@ class MemoryIndex:
         equal = (batch.digest_words()[rows] == self.originals.digests[found]).all(axis=1)
         again = equal & (batch.identities[rows] == self.originals.identities[found])
         rows, found, equal = rows[~again], found[~again], equal[~again]
-        scores = self._matcher.scores(batch.prints.sketches[rows], self.originals.sketches[found])
+        mine, theirs = batch.prints.evidence.rows(rows), self.originals.evidence.rows(found)
+        scores = self._matcher.scores(mine, theirs)
         for row, number, score, exact in zip(
             rows.tolist(), found.tolist(), scores, equal.tolist(), strict=True
         ):

@@ -9,17 +9,20 @@ import numpy.typing as npt
 
 from stream_dedup.index.base import Attachment, IndexBatch
 from stream_dedup.types import DocumentId, Score
+from stream_dedup.verify.evidence import Evidence
 
 
 class Originals:
     """One row for each original, numbered from 0 in order of registration."""
 
-    def __init__(self, sketch_bytes: int) -> None:
+    def __init__(self, sketch_bytes: int, *, keeps_ranks: bool = False) -> None:
         self.ids: list[DocumentId] = []
         self._identities = _Column(np.uint64)
         self._times = _Column(np.float64)
         self._digests = _Column(np.uint64, 2)
         self._sketches = _Column(np.uint8, sketch_bytes)
+        self._payloads: list[bytes] = []
+        self._ranks = _Column(np.float64) if keeps_ranks else None
 
     def __len__(self) -> int:
         """Return the number of originals."""
@@ -41,9 +44,16 @@ class Originals:
         return self._digests.values
 
     @property
-    def sketches(self) -> npt.NDArray[np.uint8]:
-        """(originals, width) uint8."""
-        return self._sketches.values
+    def evidence(self) -> Evidence:
+        """What verification compares."""
+        return Evidence(self._sketches.values, self._payloads)
+
+    def ranks(self, numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+        """Return the ranks of some originals; infinite where ranks are not kept."""
+        if self._ranks is None:
+            return np.full(len(numbers), np.inf)
+        kept: npt.NDArray[np.float64] = self._ranks.values[numbers]
+        return kept
 
     def append(self, batch: IndexBatch) -> npt.NDArray[np.int64]:
         """Add originals; return their numbers."""
@@ -53,6 +63,9 @@ class Originals:
         self._times.append(batch.times)
         self._digests.append(batch.digest_words())
         self._sketches.append(batch.prints.sketches)
+        self._payloads += batch.prints.payloads
+        if self._ranks is not None:
+            self._ranks.append(batch.ranks)
         return np.arange(first, len(self.ids))
 
     def attachment(self, number: int, score: Score, *, exact: bool) -> Attachment:

@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import numpy.typing as npt
 
 from stream_dedup.index.base import IndexBatch, Matcher
+from stream_dedup.verify.evidence import Scores
 
 Rows = npt.NDArray[np.int64]
 
 _TABLE_FACTOR = 0x9E3779B97F4A7C15
+
+
+class NearPairs(NamedTuple):
+    """Pairs of near documents of a batch, sorted.
+
+    Attributes:
+        earlier: the earlier row of each pair.
+        later: the later row.
+        scores: of their evidence.
+    """
+
+    earlier: Rows
+    later: Rows
+    scores: Scores
 
 
 def entry_keys(keys: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
@@ -57,14 +74,15 @@ def exact_leaders(batch: IndexBatch, rows: Rows, *, windowed: bool) -> Rows:
     return np.array(leaders, np.int64)
 
 
-def near_pairs(batch: IndexBatch, rows: Rows, matcher: Matcher) -> tuple[Rows, Rows]:
-    """Return the pairs (earlier, later) of near documents among ``rows``, sorted."""
+def near_pairs(batch: IndexBatch, rows: Rows, matcher: Matcher) -> NearPairs:
+    """Return the pairs of near documents among ``rows``."""
     earlier, later = sharing_pairs(batch.prints.keys[rows])
     earlier, later = rows[earlier], rows[later]
     inside = matcher.within_window(batch.times[earlier], batch.times[later])
     earlier, later = earlier[inside], later[inside]
-    near = matcher.near(batch.prints.sketches[earlier], batch.prints.sketches[later])
-    return earlier[near], later[near]
+    evidence = batch.prints.evidence
+    scores, near = matcher.compare(evidence.rows(earlier), evidence.rows(later))
+    return NearPairs(earlier[near], later[near], scores[near])
 
 
 def shares_earlier(keys: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:

@@ -3,7 +3,10 @@
     identity u64   same source and document id
     time     f64   event time, seconds since the epoch
     digest   16    xxh3-128 of the normalised text
-    sketch   n     what verification compares; n is fixed by the configuration
+    sketch   n     what verification compares; n is fixed by the configuration, 0 with payloads
+    rank     f64   rank of the publisher; only where the choice goes by it
+    length   u32   of the payload; only in a configuration with payloads
+    payload  ...   what verification compares
     id       rest  document id, MessagePack
 
 All little-endian. In Redis one byte, the fate, stands before it (lua/claims.lua).
@@ -12,14 +15,20 @@ All little-endian. In Redis one byte, the fate, stands before it (lua/claims.lua
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import msgspec
+import numpy as np
 
+from stream_dedup.fingerprint.fingerprinter import Fingerprinter
 from stream_dedup.index.base import IndexBatch
-from stream_dedup.types import DocumentId
+from stream_dedup.types import Choice, DocumentId
+from stream_dedup.verify.evidence import Evidence
 
 _HEAD = struct.Struct("<Qd16s")
+_RANK = struct.Struct("<d")
+_LENGTH = struct.Struct("<I")
 _ids = msgspec.msgpack.Decoder(str | int)
 
 
@@ -31,35 +40,90 @@ class Record(NamedTuple):
     digest: bytes
     sketch: bytes
     document_id: DocumentId
+    rank: float = float("inf")
+    payload: bytes = b""
 
 
-def encode_records(batch: IndexBatch) -> list[bytes]:
-    """Encode the record of each document."""
-    width = batch.prints.sketches.shape[1]
-    sketches = batch.prints.sketches.tobytes()
-    encode = msgspec.msgpack.encode
-    return [
-        _HEAD.pack(identity, time, digest) + sketches[start : start + width] + encode(document_id)
-        for identity, time, digest, start, document_id in zip(
-            batch.identities.tolist(),
-            batch.times.tolist(),
-            batch.prints.digests,
-            range(0, width * len(batch), width),
-            batch.ids,
-            strict=True,
-        )
-    ]
+class RecordFormat(NamedTuple):
+    """What the records of a configuration hold.
 
-
-def decode_record(data: bytes, width: int) -> Record:
-    """Decode a record with a sketch of ``width`` bytes.
-
-    Raises:
-        ValueError: these bytes are no such record.
+    Attributes:
+        sketch_bytes: width of a sketch; 0 where payloads are the evidence.
+        keeps_ranks: whether they hold ranks.
     """
-    if len(data) <= _HEAD.size + width:
-        msg = f"a claim record of {len(data)} bytes is too short for a sketch of {width}"
-        raise ValueError(msg)
-    identity, time, digest = _HEAD.unpack_from(data)
-    end = _HEAD.size + width
-    return Record(identity, time, digest, data[_HEAD.size : end], _ids.decode(data[end:]))
+
+    sketch_bytes: int
+    keeps_ranks: bool = False
+
+    @classmethod
+    def of(cls, fingerprinter: Fingerprinter) -> RecordFormat:
+        """Return the format of a configuration."""
+        by_rank = fingerprinter.settings.choice is Choice.PREFERRED
+        return cls(fingerprinter.verifier.sketch_bytes, by_rank)
+
+    def encode(self, batch: IndexBatch) -> list[bytes]:
+        """Encode the record of each document."""
+        encode = msgspec.msgpack.encode
+        return [
+            _HEAD.pack(identity, time, digest) + middle + encode(document_id)
+            for identity, time, digest, middle, document_id in zip(
+                batch.identities.tolist(),
+                batch.times.tolist(),
+                batch.prints.digests,
+                self._middles(batch),
+                batch.ids,
+                strict=True,
+            )
+        ]
+
+    def decode(self, data: bytes) -> Record:
+        """Decode a record.
+
+        Raises:
+            ValueError: these bytes are no such record.
+        """
+        start = _HEAD.size
+        end = start + self.sketch_bytes
+        rank, payload, at = float("inf"), b"", end
+        try:
+            identity, time, digest = _HEAD.unpack_from(data)
+            if self.keeps_ranks:
+                (rank,) = _RANK.unpack_from(data, at)
+                at += _RANK.size
+            if not self.sketch_bytes:
+                (length,) = _LENGTH.unpack_from(data, at)
+                at += _LENGTH.size + length
+                payload = data[at - length : at]
+        except struct.error as error:
+            raise self._too_short(data) from error
+        if len(data) <= at:
+            raise self._too_short(data)
+        document_id = _ids.decode(data[at:])
+        return Record(identity, time, digest, data[start:end], document_id, rank, payload)
+
+    def evidence(self, records: Sequence[Record]) -> Evidence:
+        """Return the evidence in some records."""
+        joined = b"".join(record.sketch for record in records)
+        sketches = np.frombuffer(joined, np.uint8).reshape(len(records), self.sketch_bytes)
+        if self.sketch_bytes:
+            return Evidence(sketches)
+        return Evidence(sketches, [record.payload for record in records])
+
+    def _middles(self, batch: IndexBatch) -> list[bytes]:
+        """Return what stands between the digest and the document id of each record."""
+        width, sketches = self.sketch_bytes, batch.prints.sketches.tobytes()
+        middles = [sketches[row * width : (row + 1) * width] for row in range(len(batch))]
+        if self.keeps_ranks:
+            ranks = batch.ranks.tolist()
+            middles = [one + _RANK.pack(rank) for one, rank in zip(middles, ranks, strict=True)]
+        if not width:
+            middles = [
+                one + _LENGTH.pack(len(payload)) + payload
+                for one, payload in zip(middles, batch.prints.payloads, strict=True)
+            ]
+        return middles
+
+    def _too_short(self, data: bytes) -> ValueError:
+        return ValueError(
+            f"a claim record of {len(data)} bytes is too short for a sketch of {self.sketch_bytes}"
+        )

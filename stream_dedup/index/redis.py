@@ -10,11 +10,13 @@ import numpy as np
 
 from stream_dedup.fingerprint.fingerprinter import Fingerprinter
 from stream_dedup.index.base import Attachment, IndexBatch, Matcher
+from stream_dedup.index.choice import preferred_within
 from stream_dedup.index.claims import Mode, Outcome, Steps, settle_document, start_again
 from stream_dedup.index.connection import connect
 from stream_dedup.index.driver import Claims, Driver, Rows, Seen
 from stream_dedup.index.keys import ClaimIds, Layout
 from stream_dedup.index.pairs import exact_leaders, near_pairs, shares_earlier
+from stream_dedup.index.records import Record, RecordFormat
 from stream_dedup.index.store import RedisStore
 from stream_dedup.settings import Settings
 
@@ -52,7 +54,8 @@ class RedisIndex:
     def __init__(self, store: RedisStore, settings: Settings, fingerprinter: Fingerprinter) -> None:
         """Enter the index through ``store``; see ``connect``."""
         self.store = store
-        self.matcher = Matcher(fingerprinter.method, settings.window)
+        self.matcher = Matcher(fingerprinter.verifier, settings.window, settings.choice)
+        self.records = RecordFormat.of(fingerprinter)
         self.windowed = settings.window is not None
         self.grace = settings.claim_grace
         self.ids = ClaimIds(store.enter(fingerprinter.configuration))
@@ -118,7 +121,7 @@ class _Claiming:
         self._index = index
         self._batch = batch
         self._tables = batch.prints.keys.shape[1]
-        self._driver = Driver(index.store, batch, index.matcher)
+        self._driver = Driver(index.store, batch, index.matcher, index.records)
         self._outcomes: dict[int, Outcome] = {}
         #: Rows attached to an original of the same batch.
         self._within: dict[int, int] = {}
@@ -151,15 +154,14 @@ class _Claiming:
                 # They are near a duplicate, so probably near its original, which has come since
                 # they looked. Without this a new viral post would go one copy at a time.
                 self._look(np.array(sorted([*wave, *neighbours]), np.int64), claims)
-                for row in neighbours.keys() & self._outcomes.keys():
-                    del neighbours[row]
                 wave = [row for row in wave if row not in self._outcomes]
+                self._drop_settled(neighbours, wave, claims)
                 self._register(np.array(wave, np.int64), claims)
         return self._attachments(dict(zip(rows.tolist(), leaders.tolist(), strict=True)))
 
     def _neighbours(self, rows: Rows) -> Neighbours:
         """Return, for each row near earlier ones, these in order; the rows in order too."""
-        earlier, later = near_pairs(self._batch, rows, self._index.matcher)
+        earlier, later, _ = near_pairs(self._batch, rows, self._index.matcher)
         neighbours: Neighbours = {}
         order = np.argsort(later, kind="stable")
         for row, neighbour in zip(later[order].tolist(), earlier[order].tolist(), strict=True):
@@ -212,6 +214,19 @@ class _Claiming:
             del neighbours[row]
         return wave
 
+    def _drop_settled(self, neighbours: Neighbours, wave: list[int], claims: Claims) -> None:
+        """Drop the rows that found their original, unless an earlier one may still come."""
+        unsettled = set(wave)
+        for row, earlier in list(neighbours.items()):
+            found = self._outcomes.get(row)
+            if found is None or any(
+                one in unsettled and claims[one] < found.original for one in earlier
+            ):
+                unsettled.add(row)
+                self._outcomes.pop(row, None)
+            else:
+                del neighbours[row]
+
     def _attachments(self, leaders: dict[int, int]) -> list[Attachment | None]:
         originals = {}
         for row, leader in leaders.items():
@@ -223,7 +238,25 @@ class _Claiming:
                 originals[row] = self._driver.record_of(outcome.original)
             elif row != leader:
                 originals[row] = self._driver.own_record(leader)
+        if not self._index.matcher.first:
+            self._prefer_within(leaders, originals)
         return self._driver.attachments(originals)
+
+    def _prefer_within(self, leaders: dict[int, int], originals: dict[int, Record]) -> None:
+        """Attach rows to an original of the same batch, where they prefer it to the one found."""
+        is_original = np.zeros(len(self._batch), np.bool_)
+        is_original[[row for row, one in self._outcomes.items() if one.is_original]] = True
+        distinct = np.array([row for row, leader in leaders.items() if row == leader], np.int64)
+        pairs = near_pairs(self._batch, distinct, self._index.matcher)
+        within = preferred_within(self._batch, leaders, is_original, pairs, self._index.matcher)
+        preferences = self._driver.preferences(originals)
+        for row, preferred in within.items():
+            if row not in originals:  # an original itself, come again
+                continue
+            found = self._outcomes.get(leaders[row])
+            one = (preferred.preference, self._outcomes[preferred.row].original)
+            if found is None or found.is_original or one < (preferences[row], found.original):
+                originals[row] = self._driver.own_record(preferred.row)
 
     def _mint(self, count: int) -> Claims:
         return self._index.ids.mint(time.time(), count)

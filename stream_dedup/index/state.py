@@ -10,6 +10,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -37,10 +38,17 @@ class _Columns(msgspec.Struct, array_like=True):
     sketches: bytes
 
 
+class _Extended(_Columns, array_like=True):
+    """The same with what only some configurations keep; in a file without it, it is empty."""
+
+    payloads: list[bytes] = []
+    ranks: bytes = b""
+
+
 class StateFile:
     """Originals on disk, for one fingerprint configuration and one process at a time."""
 
-    def __init__(self, path: Path, configuration: str) -> None:
+    def __init__(self, path: Path, configuration: str, *, keeps_ranks: bool = False) -> None:
         """Open the file, or make it.
 
         Raises:
@@ -48,6 +56,7 @@ class StateFile:
             ConfigurationMismatch: it was made with other fingerprint settings.
         """
         self.path = path
+        self._keeps_ranks = keeps_ranks
         try:
             self._database = sqlite3.connect(path, timeout=2.0, isolation_level=None)
         except sqlite3.Error as error:
@@ -60,10 +69,12 @@ class StateFile:
 
     def load(self) -> Iterator[IndexBatch]:
         """Read the batches of originals in the order in which they were registered."""
-        decoder = msgspec.msgpack.Decoder(_Columns)
+        decoder = msgspec.msgpack.Decoder(_Extended)
         try:
             for (blob,) in self._database.execute("SELECT columns FROM originals ORDER BY batch"):
-                yield _unpack(decoder.decode(blob))
+                columns = decoder.decode(blob)
+                if columns.ids:  # a first version also wrote batches without any original
+                    yield _unpack(columns)
         except (sqlite3.Error, msgspec.MsgspecError, ValueError) as error:
             raise StateError(self._sentence(error)) from error
 
@@ -72,7 +83,7 @@ class StateFile:
         try:
             self._database.execute("BEGIN IMMEDIATE")
             for batch in batches:
-                blob = msgspec.msgpack.encode(_pack(batch))
+                blob = msgspec.msgpack.encode(self._pack(batch))
                 self._database.execute("INSERT INTO originals (columns) VALUES (?)", (blob,))
             self._database.execute("COMMIT")
         except sqlite3.Error as error:
@@ -119,6 +130,20 @@ class StateFile:
             msg = f"{self.path} is not a state file but another database. Use a new --state file."
             raise StateError(msg)
 
+    def _pack(self, batch: IndexBatch) -> _Columns:
+        columns: dict[str, Any] = {
+            "ids": batch.ids,
+            "identities": batch.identities.astype("<u8").tobytes(),
+            "times": batch.times.astype("<f8").tobytes(),
+            "digests": b"".join(batch.prints.digests),
+            "keys": batch.prints.keys.astype("<u8").tobytes(),
+            "sketches": batch.prints.sketches.tobytes(),
+        }
+        if not batch.prints.payloads and not self._keeps_ranks:
+            return _Columns(**columns)
+        ranks = batch.ranks.astype("<f8").tobytes() if self._keeps_ranks else b""
+        return _Extended(**columns, payloads=list(batch.prints.payloads), ranks=ranks)
+
     def _sentence(self, error: Exception) -> str:
         if "locked" in str(error):
             return f"{self.path} is in use by another process. Wait for it, or use another file."
@@ -127,19 +152,9 @@ class StateFile:
         )
 
 
-def _pack(batch: IndexBatch) -> _Columns:
-    return _Columns(
-        ids=batch.ids,
-        identities=batch.identities.astype("<u8").tobytes(),
-        times=batch.times.astype("<f8").tobytes(),
-        digests=b"".join(batch.prints.digests),
-        keys=batch.prints.keys.astype("<u8").tobytes(),
-        sketches=batch.prints.sketches.tobytes(),
-    )
-
-
-def _unpack(columns: _Columns) -> IndexBatch:
+def _unpack(columns: _Extended) -> IndexBatch:
     count = len(columns.ids)
+    ranks = np.frombuffer(columns.ranks, "<f8") if columns.ranks else np.full(count, np.inf)
     digests = columns.digests
     return IndexBatch(
         ids=columns.ids,
@@ -150,5 +165,7 @@ def _unpack(columns: _Columns) -> IndexBatch:
             digests=[digests[start : start + 16] for start in range(0, 16 * count, 16)],
             keys=np.frombuffer(columns.keys, "<u8").reshape(count, -1),
             sketches=np.frombuffer(columns.sketches, np.uint8).reshape(count, -1),
+            payloads=columns.payloads,
         ),
+        ranks=ranks,
     )

@@ -20,7 +20,7 @@ import msgspec
 
 from stream_dedup.errors import SettingsError
 from stream_dedup.settings import Settings
-from stream_dedup.types import Decision, Document, DocumentId
+from stream_dedup.types import Choice, Decision, Document, DocumentId
 
 #: The field that an annotation is written to.
 ANNOTATION_FIELD = "dedup"
@@ -78,6 +78,7 @@ class Reason(StrEnum):
     WRONG_TYPE = "wrong_type"
     BAD_ID = "bad_id"
     BAD_TIME = "bad_time"
+    BAD_RANK = "bad_rank"
     REFUSED = "refused"
 
 
@@ -102,6 +103,7 @@ class _Fields(Protocol):
     id: DocumentId | None
     time: str | float | None
     origin: str | None
+    rank: float | None
 
 
 class Decoder:
@@ -112,7 +114,8 @@ class Decoder:
         limit_size: whether there is a largest value (a line of a file may be of any size).
 
     Raises:
-        SettingsError: two of the field names are the same, or one is the annotation's.
+        SettingsError: two of the field names are the same, or one is the annotation's; or the
+            choice goes by a rank that no field holds.
     """
 
     def __init__(self, settings: Settings, *, limit_size: bool = True) -> None:
@@ -121,10 +124,16 @@ class Decoder:
             names["time"] = settings.time_field
         if settings.origin_field is not None:
             names["origin"] = settings.origin_field
+        if settings.rank_field is not None:
+            names["rank"] = settings.rank_field
+        elif settings.choice is Choice.PREFERRED:
+            msg = "The choice preferred goes by ranks. Name their field with rank_field."
+            raise SettingsError(msg)
         if len({*names.values(), ANNOTATION_FIELD}) <= len(names):
             msg = (
-                f"id_field, text_field, time_field, origin_field and {ANNOTATION_FIELD!r} (where "
-                "the annotation goes) must all differ. Name each field once."
+                "id_field, text_field, time_field, origin_field, rank_field and "
+                f"{ANNOTATION_FIELD!r} (where the annotation goes) must all differ. Name each "
+                "field once."
             )
             raise SettingsError(msg)
         self._names = names
@@ -136,10 +145,13 @@ class Decoder:
             fields.append(("time", str | int | float | None, None))
         if "origin" in names:
             fields.append(("origin", str | None, None))
+        if "rank" in names:
+            fields.append(("rank", float | None, None))
         struct = msgspec.defstruct("Fields", fields, rename=names, gc=False)
         self._decode = msgspec.json.Decoder(struct).decode
         self._has_time = "time" in names
         self._has_origin = "origin" in names
+        self._has_rank = "rank" in names
 
     def decode(
         self,
@@ -183,7 +195,8 @@ class Decoder:
         if self._has_time and fields.time is not None:
             time = parse_time(fields.time)
         origin = fields.origin if self._has_origin else None
-        return Document(identity, fields.text, time, source, origin or "")
+        rank = fields.rank if self._has_rank else None
+        return Document(identity, fields.text, time, source, origin or "", rank)
 
     def _refuse_size(self, value: bytes | None) -> NoReturn:
         if value is None:
@@ -324,6 +337,12 @@ def _diagnose_fields(
     origin = _kind(fields[names["origin"]]) if names.get("origin") in fields else "null"
     if origin not in {"a string", "null"}:
         raise Poison(Reason.WRONG_TYPE, f"The origin is {origin}, not a string.") from error
+    rank = fields.get(names.get("rank", ""), msgspec.Raw(b"null"))
+    try:
+        msgspec.json.decode(rank, type=float | None)
+    except msgspec.DecodeError:
+        detail = f"The rank is {_kind(rank)} that cannot be read."
+        raise Poison(Reason.BAD_RANK, detail) from error
     time = _kind(fields.get(names.get("time", ""), msgspec.Raw(b"n")))
     if time not in {"a string", "null"}:
         detail = f"The time is {time} that cannot be read."

@@ -99,7 +99,7 @@ class Load(NamedTuple):
 
     Attributes:
         originals: number of originals.
-        sketch_bytes: bytes of a sketch.
+        sketch_bytes: bytes of a sketch, or of a payload with its length, and of a rank.
         id_bytes: bytes of a document id.
         memory: bytes that a shard may take (maxmemory).
         namespace: first part of every Redis key.

@@ -13,15 +13,15 @@ import pytest
 import redis
 from click.testing import CliRunner, Result
 
-from stream_dedup import Deduplicator, Document, Settings, Status
+from stream_dedup import Deduplicator, Document, Measure, Settings, Status, VerifyBy
 from stream_dedup.cli.main import cli
 from stream_dedup.fingerprint.fingerprinter import Fingerprinter
 from stream_dedup.generate import StreamShape, generate
 from stream_dedup.index.audit import audit
+from stream_dedup.index.audit_decisions import Published
 from stream_dedup.index.base import index_batch
 from stream_dedup.index.claims import Fate, Mode
 from stream_dedup.index.keys import Places
-from stream_dedup.index.records import encode_records
 from stream_dedup.index.redis import RedisIndex
 from stream_dedup.stream.messages import annotate
 
@@ -95,7 +95,7 @@ def insert(
     columns = np.arange(tables)
     places = opened.store.layout.place(prints.keys)
     round_ = opened.store.round()
-    round_.put(claims, encode_records(batch))
+    round_.put(claims, opened.records.encode(batch))
     round_.probe(
         Places(*(part[0, columns] for part in places)),
         np.repeat(claims, tables),
@@ -105,6 +105,34 @@ def insert(
         round_.settle(claims, np.array([fate], np.uint8))
     round_.run()
     opened.close()
+
+
+@pytest.mark.parametrize(
+    ("verify_by", "measure"),
+    [(VerifyBy.SHINGLES, Measure.CONTAINMENT), (VerifyBy.TEXT, Measure.EDIT)],
+)
+def test_another_evidence_is_audited_too(
+    redis_url: str, verify_by: VerifyBy, measure: Measure
+) -> None:
+    settings = Settings(redis_url=redis_url, verify_by=verify_by, measure=measure)
+    made = list(generate(SHAPE))
+    documents = [Document(one.id, one.text, source=one.id) for one in made]
+    with Deduplicator(settings, index=RedisIndex.connect(settings)) as deduplicator:
+        decisions = deduplicator.decide(documents)
+    row = next(n for n, one in enumerate(decisions) if one.status is Status.NEAR_DUPLICATE)
+    others = (one for one in decisions if one.original_id != decisions[row].original_id)
+    other = next(others)
+    wrong = msgspec.structs.replace(
+        decisions[row], original_id=other.original_id, duplicate_id=other.duplicate_id
+    )
+
+    pairs = list(zip(documents, decisions, strict=True))
+    sound = audit(settings, [Published("line", *pair) for pair in pairs])
+    broken = audit(settings, [Published("line", documents[row], wrong)])
+
+    assert sound.violations == []
+    assert sound.originals == sum(one.status is Status.ORIGINAL for one in decisions)
+    assert [one.invariant for one in broken.violations] == ["I2"]
 
 
 def test_a_sound_index_has_no_violations(index: Index) -> None:

@@ -9,12 +9,14 @@ from pathlib import Path
 import pytest
 
 from stream_dedup import (
+    Choice,
     ConfigurationMismatch,
     Deduplicator,
     Document,
     ServiceError,
     Settings,
     Status,
+    VerifyBy,
 )
 from stream_dedup.index.redis import RedisIndex
 from tests.models.sequential import (
@@ -23,6 +25,7 @@ from tests.models.sequential import (
     awkward_stream,
     batches,
     decide_by_brute_force,
+    verifying_settings,
 )
 from tests.services.redis import RedisServer
 
@@ -56,6 +59,27 @@ def test_every_decision_equals_that_of_brute_force(make: Make, seed: int) -> Non
 
     with make(settings) as deduplicator:
         decided = [d for batch in batches(rng, documents) for d in deduplicator.decide(batch)]
+
+    assert answers_of(decided) == decide_by_brute_force(settings, documents)
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("verify_by", VerifyBy)
+@pytest.mark.parametrize("choice", Choice)
+def test_every_evidence_and_choice_decides_as_brute_force_does(
+    make: Make, choice: Choice, verify_by: VerifyBy, seed: int, request: pytest.FixtureRequest
+) -> None:
+    rng = random.Random(f"{choice} {verify_by} {seed}")
+    settings = verifying_settings(rng, verify_by, choice)
+    documents = awkward_stream(rng, 120)
+
+    # A new deduplicator for each of the parts, so that what is kept is read back.
+    parts = [documents] if "memory" in request.node.name else [documents[:70], documents[70:]]
+
+    decided = []
+    for part in parts:
+        with make(settings) as deduplicator:
+            decided += [d for batch in batches(rng, part) for d in deduplicator.decide(batch)]
 
     assert answers_of(decided) == decide_by_brute_force(settings, documents)
 

@@ -225,6 +225,7 @@ POISON = [
     (Reason.WRONG_TYPE, Sent(b'{"text": 5}')),
     (Reason.BAD_ID, Sent(b'{"text": "a", "id": {}}')),
     (Reason.BAD_TIME, Sent(b'{"text": "a", "at": "noon"}')),
+    (Reason.BAD_RANK, Sent(b'{"text": "a", "rank": "first"}')),
     # Too large for the output topic even when compressed.
     (Reason.REFUSED, Sent(document(text="a"), random.Random(7).randbytes(2_000_000))),
 ]
@@ -238,7 +239,7 @@ class TestDeadLetters:
         worker.send([message for _, message in POISON])
         worker.send([Sent(document(id="after", text=OTHER))])
 
-        worker.start(time_field="at")
+        worker.start(time_field="at", rank_field="rank")
 
         letters = worker.receive(worker.topics.dead_letter, len(POISON))
         assert len(letters) == len(POISON)

@@ -34,10 +34,10 @@ from stream_dedup.index.claims import (
     claim_document,
 )
 from stream_dedup.index.driver import Driver
-from stream_dedup.index.records import decode_record
+from stream_dedup.index.records import RecordFormat
 from stream_dedup.index.store import RedisStore
-from stream_dedup.text.shingles import Shingles
 from stream_dedup.types import Score
+from stream_dedup.verify.verifier import SketchVerifier
 from tests.models.claims import Schedule, Store, Task, World
 
 #: Bits of a claim id below the number of its schedule.
@@ -50,6 +50,7 @@ _SPREAD = np.uint64(0x9E3779B97F4A7C15)
 #: Atomic calls after which a schedule is not believed to end.
 PATIENCE = 5_000
 _SKETCH_BYTES = 4
+_RECORDS = RecordFormat(_SKETCH_BYTES)
 
 #: An atomic call, and the document it is made for.
 Step = tuple[int, Call]
@@ -200,16 +201,12 @@ class RedisSchedule(Schedule):
 
 
 class WorldMethod:
-    """A fingerprint method whose sketches are rows, near as the worlds of the schedules say."""
+    """Compares sketches that are rows, near as the worlds of the schedules say."""
 
     sketch_bytes = _SKETCH_BYTES
 
-    def __init__(self, prefix_bits: Sequence[int], near: set[tuple[int, int]]) -> None:
-        self.prefix_bits = list(prefix_bits)
+    def __init__(self, near: set[tuple[int, int]]) -> None:
         self._near = near
-
-    def fingerprint(self, shingles: Shingles) -> Any:
-        raise NotImplementedError
 
     def compare(
         self, left: npt.NDArray[np.uint8], right: npt.NDArray[np.uint8]
@@ -235,9 +232,9 @@ class Group:
         prefix_bits = store.layout.prefix_bits
         for schedule in self.schedules:
             self._add(schedule.number, schedule.world, prefix_bits)
-        matcher = Matcher(WorldMethod(prefix_bits, self._near), None)
+        matcher = Matcher(SketchVerifier(WorldMethod(self._near), by_hamming=False), None)
         self._batch = _batch(np.array(self._keys))
-        self._driver = Driver(store, self._batch, matcher)
+        self._driver = Driver(store, self._batch, matcher, _RECORDS)
 
     def run(self) -> None:
         """Carry out all calls on Redis; the schedules' stores then hold what Redis holds."""
@@ -289,7 +286,7 @@ class Group:
         store = self.schedules[number].store
         store.fates[claim] = Fate(value[0])
         if len(value) > 1:
-            row = decode_record(value[1:], _SKETCH_BYTES).document_id
+            row = _RECORDS.decode(value[1:]).document_id
             store.documents[claim] = int(row) - self._first[number]
 
     def _places(self) -> dict[tuple[bytes, float], tuple[int, int, int]]:
@@ -359,4 +356,5 @@ def _batch(keys: npt.NDArray[np.uint64]) -> IndexBatch:
             keys=keys,
             sketches=sketches,
         ),
+        ranks=np.full(count, np.inf),
     )

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Iterator, Sequence
+from functools import partial
 
-from stream_dedup import Decision, Document, Settings, Status
+import numpy as np
+
+from stream_dedup import Choice, Decision, Document, Settings, Status, VerifyBy
 from stream_dedup.fingerprint.fingerprinter import Fingerprinter
+from stream_dedup.settings import MEASURES
 
 #: Status and original id: what an index decides about a document.
 Answer = tuple[Status, str | int]
@@ -14,30 +19,22 @@ Answer = tuple[Status, str | int]
 
 def decide_by_brute_force(settings: Settings, documents: Sequence[Document]) -> list[Answer]:
     """Decide as ``stream_dedup.index.base`` promises."""
-    fingerprinter = Fingerprinter(settings)
-    prints = fingerprinter.fingerprint([document.text for document in documents])
+    pairs = _Pairs(settings, documents)
     originals: list[int] = []
     answers: list[Answer] = []
-
-    def near(row: int, other: int) -> bool:
-        left, right = documents[row].time or 0.0, documents[other].time or 0.0
-        if settings.window is not None and abs(left - right) > settings.window:
-            return False
-        shared = bool((prints.keys[row] == prints.keys[other]).any())
-        sketches = prints.sketches[[row]], prints.sketches[[other]]
-        return shared and bool(fingerprinter.method.compare(*sketches)[1][0])
-
     for row, document in enumerate(documents):
         found = None
-        if not prints.empty[row]:
-            found = next((other for other in originals if near(row, other)), None)
+        if not pairs.prints.empty[row]:
+            candidates = [other for other in originals if pairs.near(row, other)]
+            # The first of several equally preferred is the one registered first.
+            found = min(candidates, key=partial(pairs.preference, row), default=None)
             if found is None:
                 originals.append(row)
         if found is None:
             answers.append((Status.ORIGINAL, document.id))
             continue
         original = documents[found]
-        exact = prints.digests[row] == prints.digests[found]
+        exact = pairs.prints.digests[row] == pairs.prints.digests[found]
         again = (original.source, original.id) == (document.source, document.id)
         if exact and again:
             answers.append((Status.ORIGINAL, document.id))
@@ -45,6 +42,42 @@ def decide_by_brute_force(settings: Settings, documents: Sequence[Document]) -> 
             status = Status.EXACT_DUPLICATE if exact else Status.NEAR_DUPLICATE
             answers.append((status, original.id))
     return answers
+
+
+class _Pairs:
+    """Compares documents two by two."""
+
+    def __init__(self, settings: Settings, documents: Sequence[Document]) -> None:
+        self._settings = settings
+        self._documents = documents
+        fingerprinter = Fingerprinter(settings)
+        self._verifier = fingerprinter.verifier
+        self.prints = fingerprinter.fingerprint([document.text for document in documents])
+
+    def near(self, row: int, other: int) -> bool:
+        left, right = self._documents[row].time or 0.0, self._documents[other].time or 0.0
+        if self._settings.window is not None and abs(left - right) > self._settings.window:
+            return False
+        shared = bool((self.prints.keys[row] == self.prints.keys[other]).any())
+        return shared and self._compare(row, other)[1]
+
+    def preference(self, row: int, other: int) -> float:
+        original = self._documents[other]
+        match self._settings.choice:
+            case Choice.NEAREST:
+                score = self._compare(row, other)[0]
+                return score if self._settings.by_hamming else -score
+            case Choice.EARLIEST:
+                return original.time or 0.0
+            case Choice.PREFERRED:
+                return math.inf if original.rank is None else original.rank
+            case _:
+                return 0.0
+
+    def _compare(self, row: int, other: int) -> tuple[float, bool]:
+        left, right = (self.prints.evidence.rows(np.array([side])) for side in (row, other))
+        scores, near = self._verifier.compare(left, right)
+        return float(scores[0]), bool(near[0])
 
 
 def answers_of(decisions: Sequence[Decision]) -> list[Answer]:
@@ -66,6 +99,17 @@ def awkward_settings(rng: random.Random) -> Settings:
     )
 
 
+def verifying_settings(rng: random.Random, verify_by: VerifyBy, choice: Choice) -> Settings:
+    """Draw settings that make many documents near by this evidence."""
+    measure = rng.choice(MEASURES[verify_by])
+    thresholds = {"threshold": 0.3, "verify_threshold": rng.choice([0.4, 0.6, 0.8])}
+    if verify_by is VerifyBy.SKETCH:
+        thresholds = {"threshold": rng.choice([0.4, 0.6]), "hamming": rng.choice([6, 8])}
+    drawn = awkward_settings(rng).model_dump() | thresholds
+    chosen = {"verify_by": verify_by, "measure": measure, "choice": choice}
+    return Settings.model_validate(drawn | chosen)
+
+
 def awkward_stream(rng: random.Random, count: int) -> list[Document]:
     """Draw documents: chains of edits, copies, repeats, same ids, and texts with nothing in them.
 
@@ -78,7 +122,8 @@ def awkward_stream(rng: random.Random, count: int) -> list[Document]:
         if documents and rng.random() < 0.05:
             document_id = rng.choice(documents).id
         time = float(rng.randrange(100))
-        documents.append(Document(document_id, text, time, source=f"input:{number}"))
+        rank = rng.choice([None, 0.0, 1.0, 1.0, 2.5])
+        documents.append(Document(document_id, text, time, source=f"input:{number}", rank=rank))
         if rng.random() < 0.03:
             documents.append(rng.choice(documents))
     return documents

@@ -21,7 +21,7 @@ from stream_dedup.fingerprint.simhash import SimHash, simhash
 from stream_dedup.fingerprint.weights import Weighting, distinct
 from stream_dedup.settings import Settings
 from stream_dedup.text.shingles import Shingles, finalize
-from stream_dedup.types import Method
+from stream_dedup.types import Method, Score
 
 #: Some with many repeats, some that differ in their lowest bits only.
 SHINGLES = st.one_of(st.integers(0, 2**64 - 1), st.integers(0, 9), st.sampled_from([5 << 40, 7]))
@@ -260,7 +260,7 @@ class TestFused:
 
         resemblance = (BINS - differing) / BINS
         assert scores.tolist() == [resemblance]
-        assert method.scores(left, right) == [(round(resemblance, 4), distance)]
+        assert method.scores(left, right) == [Score(round(resemblance, 4), distance)]
         assert near.tolist() == [
             resemblance >= 0.8 or (distance <= hamming and resemblance >= floor)
         ]

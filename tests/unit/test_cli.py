@@ -722,6 +722,29 @@ class TestExplain:
         assert found["match"] == (found["hamming_distance"] <= 8)
         assert f"Hamming distance {found['hamming_distance']} is" in found["reason"]
 
+    def test_the_measure_that_decides_is_shown(self) -> None:
+        flags = ("--verify-by", "text", "--measure", "edit", "--verify-threshold", "0.99")
+
+        shown = invoke("explain", "in.jsonl:1", "in.jsonl:4", *flags).stdout
+        found = json.loads(invoke("explain", "in.jsonl:1", "in.jsonl:4", *flags, "--json").stdout)
+
+        assert f"the edit {found['score']:.3f} is below the threshold 0.99: no match." in shown
+        assert f"edit                {found['score']:.4f} by text, which decides" in shown
+        assert 0.9 < found["score"] < 0.99
+        assert (found["verify_by"], found["measure"]) == ("text", "edit")
+        assert found["estimated_resemblance"] is None
+
+    def test_originals_in_a_state_are_compared_by_the_measure(self) -> None:
+        flags = ("--verify-by", "shingles", "--measure", "containment")
+        run("in.jsonl", "--state", "s.db", *flags)
+
+        (found,) = json.loads(
+            invoke("explain", "in.jsonl:4", "--state", "s.db", "--json", *flags).stdout
+        )
+
+        assert (found["original_id"], found["near"]) == ("a", True)
+        assert found["score"] == 0.9694
+
     @pytest.mark.parametrize("text", ["", " \u200b\n"])
     def test_nothing_matches_nothing(self, text: str) -> None:
         Path("empty.txt").write_text(text)

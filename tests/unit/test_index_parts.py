@@ -13,7 +13,7 @@ from stream_dedup.fingerprint.fingerprinter import Fingerprinter
 from stream_dedup.index.base import duplicate_id, index_batch
 from stream_dedup.index.keys import ClaimIds, Layout
 from stream_dedup.index.pairs import shares_earlier, sharing_pairs
-from stream_dedup.index.records import decode_record, encode_records
+from stream_dedup.index.records import RecordFormat
 from stream_dedup.index.table import PrefixTable
 
 
@@ -139,7 +139,9 @@ class TestRecords:
         documents = [Document("näme", "one two three four", 12.5, "s"), Document(7, "five six")]
         batch = index_batch(documents, Fingerprinter(Settings()).fingerprint(["a b c", "d e f"]))
 
-        records = [decode_record(data, 256) for data in encode_records(batch)]
+        form = RecordFormat(256)
+
+        records = [form.decode(data) for data in form.encode(batch)]
 
         assert [record.document_id for record in records] == ["näme", 7]
         assert [record.time for record in records] == [12.5, 0.0]
@@ -149,7 +151,7 @@ class TestRecords:
 
     def test_a_short_one_is_refused(self) -> None:
         with pytest.raises(ValueError, match="too short"):
-            decode_record(b"x" * 40, 256)
+            RecordFormat(256).decode(b"x" * 40)
 
 
 def test_a_duplicate_id_follows_from_the_original_alone() -> None:

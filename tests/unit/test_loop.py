@@ -238,6 +238,7 @@ POISON = {
     Reason.WRONG_TYPE: b'{"text": 1}',
     Reason.BAD_ID: b'{"text": "a", "id": []}',
     Reason.BAD_TIME: b'{"text": "a", "at": "noon"}',
+    Reason.BAD_RANK: b'{"text": "a", "rank": "first"}',
 }
 
 
@@ -250,7 +251,9 @@ class TestDeadLetters:
         poison = Message(POISON[reason], b"k", [("trace", b"1")])
         before = metric("dead_letters_total", reason=str(reason))
 
-        outputs = drain(ScriptedTransport([*texts(1), poison, *texts(4)]), time_field="at")
+        outputs = drain(
+            ScriptedTransport([*texts(1), poison, *texts(4)]), time_field="at", rank_field="rank"
+        )
 
         (letter,) = (output for output in outputs if output.topic == "documents.dead-letter")
         assert places(outputs) == Counter({(p, o): 1 for p in (0, 1) for o in range(3)})

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from stream_dedup.cli.plan import _evidence_bytes
 from stream_dedup.errors import SettingsError
 from stream_dedup.fingerprint.banding import SIGNATURE_VALUES
 from stream_dedup.fingerprint.fingerprinter import Fingerprinter, Fingerprints
@@ -16,7 +17,7 @@ from stream_dedup.fingerprint.minhash import MinHash
 from stream_dedup.fingerprint.simhash import SimHash
 from stream_dedup.index.base import IndexBatch
 from stream_dedup.index.keys import Layout
-from stream_dedup.index.records import encode_records
+from stream_dedup.index.records import RecordFormat
 from stream_dedup.settings import Settings
 from stream_dedup.tables.footprint import allocated, hash_bytes, score_bytes, set_bytes
 from stream_dedup.tables.plan import (
@@ -35,7 +36,7 @@ from stream_dedup.tables.plan import (
     server_microseconds,
     simhash_designs,
 )
-from stream_dedup.types import Method
+from stream_dedup.types import Choice, Method, VerifyBy
 
 #: Configuration versions from before blocks and rows could be set.
 DEFAULT_MINHASH, DEFAULT_SIMHASH = "79f7c85549efdeff", "00259b0e378d5978"
@@ -230,7 +231,21 @@ class TestPredictions:
             batch = _one(id_, fingerprinter.fingerprint(["some text"]))
             load = Load(1_000, fingerprinter.method.sketch_bytes, len(id_))
 
-            assert record_value_bytes(load) == 1 + len(encode_records(batch)[0])
+            assert record_value_bytes(load) == 1 + len(
+                RecordFormat.of(fingerprinter).encode(batch)[0]
+            )
+
+    @pytest.mark.parametrize("choice", [Choice.FIRST, Choice.PREFERRED])
+    @pytest.mark.parametrize("verify_by", [VerifyBy.SKETCH, VerifyBy.BLOOM])
+    def test_a_plan_counts_evidence_and_ranks(self, verify_by: VerifyBy, choice: Choice) -> None:
+        settings = Settings(verify_by=verify_by, choice=choice)
+        fingerprinter = Fingerprinter(settings)
+        batch = _one("x" * 20, fingerprinter.fingerprint(["some text"]))
+        (record,) = RecordFormat.of(fingerprinter).encode(batch)
+
+        load = Load(1_000, _evidence_bytes(settings, None), 20)
+
+        assert record_value_bytes(load) == 1 + len(record)
 
     def test_candidates_are_originals_over_prefixes(self) -> None:
         plan = predict(design("4 blocks"), SIMHASH._replace(originals=2**20))
@@ -339,4 +354,4 @@ class TestRecommendation:
 
 
 def _one(id_: str, prints: Fingerprints) -> IndexBatch:
-    return IndexBatch([id_], np.zeros(1, np.uint64), np.zeros(1), prints)
+    return IndexBatch([id_], np.zeros(1, np.uint64), np.zeros(1), prints, np.full(1, np.inf))

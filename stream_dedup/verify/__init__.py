@@ -1,0 +1,1 @@
+"""Verify candidates: what is kept with each original, and the measures computed from it."""
