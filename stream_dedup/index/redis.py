@@ -144,9 +144,10 @@ class _Claiming:
         self._register(distinct[~shares], claims)
         # Most of a viral post's copies end here, before any two of them are compared.
         self._look(distinct[shares], claims)
-        distinct = np.array([r for r in distinct.tolist() if r not in self._outcomes], np.int64)
-        neighbours = self._neighbours(distinct)
-        free = [row for row in distinct.tolist() if row not in neighbours]
+        undecided = [row for row in distinct.tolist() if row not in self._outcomes]
+        neighbours = self._neighbours(undecided, claims)
+        free = [row for row in undecided if row not in neighbours]
+        self._drop_settled(neighbours, free, claims)
         self._register(np.array(free, np.int64), claims)
         while neighbours:
             wave = self._attach_to_neighbours(neighbours)
@@ -159,8 +160,21 @@ class _Claiming:
                 self._register(np.array(wave, np.int64), claims)
         return self._attachments(dict(zip(rows.tolist(), leaders.tolist(), strict=True)))
 
-    def _neighbours(self, rows: Rows) -> Neighbours:
-        """Return, for each row near earlier ones, these in order; the rows in order too."""
+    def _neighbours(self, undecided: list[int], claims: Claims) -> Neighbours:
+        """Return, for each row near earlier ones, these in order; the rows in order too.
+
+        Takes the undecided rows, and those whose original has come after the first of these, which
+        may be an earlier one.
+        """
+        if not undecided:
+            return {}
+        first = claims[undecided[0]]
+        later_found = [
+            row
+            for row, found in self._outcomes.items()
+            if not found.is_original and found.original > first
+        ]
+        rows = np.array(sorted([*undecided, *later_found]), np.int64)
         earlier, later, _ = near_pairs(self._batch, rows, self._index.matcher)
         neighbours: Neighbours = {}
         order = np.argsort(later, kind="stable")

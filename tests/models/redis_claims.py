@@ -50,7 +50,7 @@ _SPREAD = np.uint64(0x9E3779B97F4A7C15)
 #: Atomic calls after which a schedule is not believed to end.
 PATIENCE = 5_000
 _SKETCH_BYTES = 4
-_RECORDS = RecordFormat(_SKETCH_BYTES)
+RECORDS = RecordFormat(_SKETCH_BYTES)
 
 #: An atomic call, and the document it is made for.
 Step = tuple[int, Call]
@@ -233,8 +233,8 @@ class Group:
         for schedule in self.schedules:
             self._add(schedule.number, schedule.world, prefix_bits)
         matcher = Matcher(SketchVerifier(WorldMethod(self._near), by_hamming=False), None)
-        self._batch = _batch(np.array(self._keys))
-        self._driver = Driver(store, self._batch, matcher, _RECORDS)
+        self._batch = batch_of(np.array(self._keys))
+        self._driver = Driver(store, self._batch, matcher, RECORDS)
 
     def run(self) -> None:
         """Carry out all calls on Redis; the schedules' stores then hold what Redis holds."""
@@ -286,7 +286,7 @@ class Group:
         store = self.schedules[number].store
         store.fates[claim] = Fate(value[0])
         if len(value) > 1:
-            row = _RECORDS.decode(value[1:]).document_id
+            row = RECORDS.decode(value[1:]).document_id
             store.documents[claim] = int(row) - self._first[number]
 
     def _places(self) -> dict[tuple[bytes, float], tuple[int, int, int]]:
@@ -341,7 +341,7 @@ def counts(schedules: Sequence[RedisSchedule]) -> dict[str, int]:
     return dict(total)
 
 
-def _batch(keys: npt.NDArray[np.uint64]) -> IndexBatch:
+def batch_of(keys: npt.NDArray[np.uint64]) -> IndexBatch:
     """Make documents, each different from all others, with these table keys."""
     count = len(keys)
     rows = range(count)
