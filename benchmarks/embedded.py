@@ -24,9 +24,10 @@ from benchmarks.report import Report, Row, Table, arguments, columns, progress, 
 from stream_dedup.deduplicator import Deduplicator
 from stream_dedup.generate import GeneratedDocument, Kind
 from stream_dedup.settings import Settings
-from stream_dedup.stream.embedded import BATCH_LINES, Run, Summary
-from stream_dedup.stream.files import open_output, read_lines
+from stream_dedup.stream.embedded import Here, Run, Summary
+from stream_dedup.stream.files import CHUNK_LINES, open_output, read_chunks
 from stream_dedup.stream.lines import JsonLines
+from stream_dedup.stream.stages import LineStages
 from stream_dedup.types import Decision, Document, Method, Status
 
 P = ParamSpec("P")
@@ -114,8 +115,8 @@ def in_memory(stream: Sequence[GeneratedDocument], method: Method) -> Answers:
     decisions: list[Decision] = []
     with one_cpu(), Deduplicator(Settings(method=method)) as deduplicator:
         began = time.process_time()
-        for start in range(0, len(batch), BATCH_LINES):
-            decisions += deduplicator.decide(batch[start : start + BATCH_LINES])
+        for start in range(0, len(batch), CHUNK_LINES):
+            decisions += deduplicator.decide(batch[start : start + CHUNK_LINES])
         cpu = time.process_time() - began
     return Answers(cpu, documents.score(stream, [_original(decision) for decision in decisions]))
 
@@ -159,18 +160,19 @@ def stage_shares(source: Path, output: Path, method: Method) -> list[float]:
     clocks, settings = Clocks(), Settings(method=method)
     lines = JsonLines(settings)
     with one_cpu(), Deduplicator(settings) as deduplicator, open_output(output) as file:
-        job = Run(deduplicator, lines, clocks.around("write", file.write))
+        stages = LineStages(deduplicator, lines, set_aside=False)
+        job = Run(deduplicator.index, Here(stages), clocks.around("write", file.write))
         with (
             clocks.on(lines, decode="decode", encode="annotate"),
             clocks.on(deduplicator.fingerprinter, fingerprint="fingerprint"),
             clocks.on(deduplicator.index, claim="index"),
-            clocks.on(deduplicator, decide="decide"),
+            clocks.on(deduplicator, prepare="decide", decisions="decide"),
         ):
             began = time.perf_counter()
-            job.annotate(clocks.each("read", read_lines(source, 0, lambda _read: None)))
+            job.annotate(clocks.each("read", read_chunks(source, 0, lambda _read: None)))
             total = time.perf_counter() - began
-    # Both happen while it decides; what is left is to name documents and to write decisions down.
-    clocks.seconds["decide"] -= clocks.seconds["fingerprint"] + clocks.seconds["index"]
+    # It happens while documents are prepared; what is left is to name them and to decide.
+    clocks.seconds["decide"] -= clocks.seconds["fingerprint"]
     clocks.seconds["the rest"] = total - sum(clocks.seconds.values())
     return [clocks.seconds[stage] / total for stage in STAGES]
 
