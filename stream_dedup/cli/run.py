@@ -155,7 +155,14 @@ def _job_pool(stack: ExitStack, jobs: int, make: Callable[[], LineStages]) -> Po
     # Imported here because one process does without it.
     from stream_dedup.stream.jobs import JobPool  # noqa: PLC0415
 
-    return stack.enter_context(JobPool(jobs or len(os.sched_getaffinity(0)), make))
+    return stack.enter_context(JobPool(jobs or _cores(), make, ["stream_dedup.cli.main"]))
+
+
+def _cores() -> int:
+    """Return the cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def _all_chunks(inputs: tuple[Path, ...], progress: Callable[[int], None]) -> Iterator[Chunk]:

@@ -87,11 +87,16 @@ class _Job:
 class JobPool:
     """Carries out the stages around the index in worker processes."""
 
-    def __init__(self, jobs: int, make: Make) -> None:
-        """Start ``jobs`` worker processes; ``make`` makes the stages, and must be picklable."""
+    def __init__(self, jobs: int, make: Make, preload: Sequence[str] = ()) -> None:
+        """Start worker processes.
+
+        Args:
+            jobs: how many.
+            make: makes the stages, in each process; must be picklable.
+            preload: modules that the program is made of, to be imported once, not by each worker.
+        """
         context = multiprocessing.get_context("forkserver")
-        # So that the libraries are read once, not by each worker.
-        context.set_forkserver_preload([__name__])
+        context.set_forkserver_preload([__name__, *preload])
         self._here = make()
         self._workers = [_Worker(context, make) for _ in range(jobs)]
 
@@ -207,6 +212,7 @@ class _Worker:
         self.process = context.Process(target=_work, args=(make, theirs, self._slots), daemon=True)
         self.process.start()
         theirs.close()
+        self._slots.close_handle()
 
     def prepare(self, batch: Batch, here: LineStages) -> _Job:
         """Have a batch prepared; one that has no room in a slot is prepared at once."""

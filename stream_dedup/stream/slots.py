@@ -33,6 +33,10 @@ class Slots:
         handle: Any = reduction.DupFd(self._handle)
         return _attach, (self._slots, self._size, handle)
 
+    def close_handle(self) -> None:
+        """Say that the other process has been started; from here on the memory is only mapped."""
+        os.close(self._handle)
+
     def put(self, slot: int, value: object) -> list[int] | None:
         """Write a value; return what ``get`` needs to know, or None if there is not room enough.
 
@@ -61,7 +65,9 @@ class Slots:
 
 
 def _attach(slots: int, size: int, handle: Any) -> Slots:
-    return Slots(slots, size, handle.detach())
+    attached = Slots(slots, size, handle.detach())
+    attached.close_handle()
+    return attached
 
 
 def _aligned(size: int) -> int:
