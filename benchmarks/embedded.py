@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from itertools import product
 from pathlib import Path
 from typing import NamedTuple, ParamSpec, TypeVar
 from unittest import mock
@@ -22,7 +24,7 @@ from benchmarks.peers import PeerFigure, ask
 from benchmarks.processes import children_cpu, one_cpu
 from benchmarks.report import Report, Row, Table, arguments, columns, progress, run
 from stream_dedup.deduplicator import Deduplicator
-from stream_dedup.generate import GeneratedDocument, Kind
+from stream_dedup.generate import GeneratedDocument, Kind, Language
 from stream_dedup.settings import Settings
 from stream_dedup.stream.embedded import Here, Run, Summary
 from stream_dedup.stream.files import CHUNK_LINES, open_output, read_chunks
@@ -35,6 +37,9 @@ R = TypeVar("R")
 
 #: Peers, and whether one is fast enough to be given all documents.
 PEERS = {"gaoya": True, "rensa": True, "datasketch": False, "simhash": False}
+#: Kinds of documents on which the fast peers are asked once more.
+LANGUAGES: tuple[Language, ...] = ("en", "ko")
+LENGTHS = (15, 150, 1500)
 STAGES = ("read", "decode", "fingerprint", "index", "decide", "annotate", "write", "the rest")
 
 _FOUND = (
@@ -78,8 +83,11 @@ class Answers(NamedTuple):
     found: Found
 
 
-def run_file(source: Path, output: Path, method: Method = Method.MINHASH) -> FileRun:
-    """Annotate a file with the command line, on one CPU."""
+def run_file(source: Path, output: Path, method: Method = Method.MINHASH, jobs: int = 1) -> FileRun:
+    """Annotate a file with the command line: on one CPU, or with more jobs on all of them.
+
+    The CPU time of jobs is not in that of their run.
+    """
     program = Path(sys.executable).with_name("stream-dedup")
     command: list[str | Path] = [
         program,
@@ -90,9 +98,11 @@ def run_file(source: Path, output: Path, method: Method = Method.MINHASH) -> Fil
         "--method",
         method,
         "--json",
+        "--jobs",
+        str(jobs),
     ]
     before, began = children_cpu(), time.perf_counter()
-    with one_cpu():
+    with one_cpu() if jobs == 1 else nullcontext():
         done = subprocess.run(command, check=True, stdout=subprocess.PIPE)
     seconds, cpu = time.perf_counter() - began, children_cpu() - before
     return FileRun(cpu, seconds, msgspec.json.decode(done.stdout, type=Summary))
@@ -184,9 +194,10 @@ def measure(options: argparse.Namespace) -> Report:
         folder = Path(name)
         source = folder / "documents.jsonl"
         documents.write(source, stream)
-        tables = [_file_table(stream, source), _stage_table(source)]
+        tables = [_file_table(stream, source), _jobs_table(source), _stage_table(source)]
         table, versions = _peer_table(stream, source, options.slow)
         tables.append(table)
+        tables.append(_kind_table(folder, options.characters))
         if options.data is not None:
             tables.append(_own_table(options.data, folder / "annotated.jsonl"))
     return Report("Embedded, from file to file", tables, versions)
@@ -208,6 +219,47 @@ def _file_table(stream: Sequence[GeneratedDocument], source: Path) -> Table:
     )
     header = columns("method", "documents/s of CPU|,.0f", "by the clock|,.0f", "MB/s of CPU|,.1f")
     return Table("`stream-dedup run`", note, [*header, *_FOUND_COLUMNS], rows)
+
+
+def _jobs_table(source: Path) -> Table:
+    rows: list[Row] = []
+    alone = 0.0
+    for jobs in sorted({1, 2, os.cpu_count() or 1}):
+        progress(f"{jobs} jobs")
+        done = run_file(source, source.with_name("annotated.jsonl"), jobs=jobs)
+        rate = done.summary.documents / done.summary.seconds
+        alone = alone or rate
+        rows.append([str(jobs), rate, rate / alone])
+    note = (
+        "The same documents with `--jobs`, MinHash: documents per second by the clock of the run "
+        "itself, and how many times the rate of one job that is. One job has one CPU, more have "
+        f"the {os.cpu_count()} of the machine. Needs a quiet machine."
+    )
+    return Table("Jobs", note, columns("jobs", "documents/s|,.0f", "times one job|.2f"), rows)
+
+
+def _kind_table(folder: Path, characters: int) -> Table:
+    rows: list[Row] = []
+    for language, words in product(LANGUAGES, LENGTHS):
+        stream = documents.stream(
+            max(200, characters // (6 * words)), language=language, words=words
+        )
+        progress(f"{language}, {words} words, {len(stream)} documents")
+        path = folder / "kind.jsonl"
+        documents.write(path, stream)
+        own = in_memory(stream, Method.MINHASH)
+        kind = f"{language}, {words} words: "
+        rows.append([f"{kind}stream-dedup", len(stream), len(stream) / own.cpu, None, *own.found])
+        for peer, is_fast in PEERS.items():
+            if is_fast:
+                row = _peer_row(peer, ask(peer, "decide", path), stream, own)
+                rows.append([f"{kind}{peer}", *row[1:]])
+    note = (
+        f"As above, with the peers that are fast enough, by language and length. {_FOUND} "
+        f"Documents of less than {documents.NEAR_WORDS} words have exact copies only."
+    )
+    header = columns("documents", "number|,d", "documents/s of CPU|,.0f", "ours / peer|.1f")
+    return Table("Beside peers, by kind of document", note, [*header, *_FOUND_COLUMNS], rows)
 
 
 def _stage_table(source: Path) -> Table:
@@ -286,6 +338,9 @@ def main() -> None:
     parser.add_argument("--documents", type=int, default=100_000, help="documents of the stream")
     parser.add_argument(
         "--slow", type=int, default=15_000, help="of these, documents for the slow peers"
+    )
+    parser.add_argument(
+        "--characters", type=int, default=6_000_000, help="text of each other kind, about so long"
     )
     parser.add_argument("--data", type=Path, help="folder of JSON lines to measure as well")
     run(parser, measure)
