@@ -162,11 +162,15 @@ def gather(chunks: Iterable[Chunk]) -> Iterator[Batch]:
     batch: list[Chunk] = []
     lines = size = 0
     for chunk in chunks:
-        if batch and (lines + len(chunk.lines) > CHUNK_LINES or size >= CHUNK_BYTES):
+        if batch and lines + len(chunk.lines) > CHUNK_LINES:
             yield batch
             batch, lines, size = [], 0, 0
         batch.append(chunk)
         lines += len(chunk.lines)
         size += chunk.bytes
+        # At once, not when the next chunk has come: standard input may take its time.
+        if lines == CHUNK_LINES or size >= CHUNK_BYTES:
+            yield batch
+            batch, lines, size = [], 0, 0
     if batch:
         yield batch
