@@ -249,11 +249,14 @@ def _kind_table(folder: Path, characters: int) -> Table:
         documents.write(path, stream)
         own = in_memory(stream, Method.MINHASH)
         kind = f"{language}, {words} words: "
+        first = len(rows)
         rows.append([f"{kind}stream-dedup", len(stream), len(stream) / own.cpu, None, *own.found])
         for peer, is_fast in PEERS.items():
             if is_fast:
                 row = _peer_row(peer, ask(peer, "decide", path), stream, own)
                 rows.append([f"{kind}{peer}", *row[1:]])
+        if words < documents.NEAR_WORDS:
+            rows[first:] = [[*row[:5], None, row[6]] for row in rows[first:]]
     note = (
         f"As above, with the peers that are fast enough, by language and length. {_FOUND} "
         f"Documents of less than {documents.NEAR_WORDS} words have exact copies only."
