@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 from benchmarks import plan_check
 from benchmarks.plan_check import BATCH, CLAIMED, LOOKING, RandomDocuments
 from benchmarks.report import Report, Row, Table, arguments, columns, progress, run
-from stream_dedup.fingerprint.fingerprinter import FingerprintMethod, method_of
+from stream_dedup.fingerprint.fingerprinter import Fingerprinter, FingerprintMethod, method_of
 from stream_dedup.index.memory import MemoryIndex
 from stream_dedup.index.pairs import entry_keys
 from stream_dedup.index.redis import RedisIndex
@@ -65,7 +65,7 @@ class InMemory:
 
     def __init__(self, method: FingerprintMethod) -> None:
         self._documents = RandomDocuments(method)
-        self._index = MemoryIndex(method)
+        self._index = MemoryIndex(Fingerprinter(Settings()).verifier)
         self._tables = len(method.prefix_bits)
         self._before = _resident()
 
