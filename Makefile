@@ -46,6 +46,10 @@ fault: .venv/dev.stamp services ## Run the tests that break services and workers
 bench: .venv/dev.stamp services ## Run every benchmark (minutes); writes benchmarks/results/<date>.md
 	$(BIN)/python -m benchmarks
 
+.PHONY: bench-full
+bench-full: .venv/dev.stamp services ## The same on far more documents, indexes of 10 million (hours)
+	$(BIN)/python -m benchmarks --full
+
 .PHONY: plan-check
 plan-check: .venv/dev.stamp services ## Hold the planner against Redis; ORIGINALS=1e7 takes hours
 	$(BIN)/python -m benchmarks.plan_check $(ORIGINALS)

@@ -9,6 +9,7 @@ import argparse
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -18,15 +19,33 @@ from benchmarks import machine
 from benchmarks.report import Report, progress
 from stream_dedup import __version__
 
-BENCHMARKS = ("fingerprint", "embedded", "redis_index", "stream", "minhash_error", "verification")
+BENCHMARKS = (
+    "fingerprint",
+    "embedded",
+    "redis_index",
+    "growth",
+    "stream",
+    "latency",
+    "minhash_error",
+    "verification",
+)
+#: What ``--full`` adds: more documents, larger indexes. Takes hours, and 16 GB of memory.
+FULL = {
+    "fingerprint": ["--characters", "60000000"],
+    "embedded": ["--documents", "1000000", "--slow", "100000", "--characters", "60000000"],
+    "redis_index": ["--originals", "1000000", "--documents", "100000", "--slow", "20000"],
+    "growth": ["--full"],
+    "stream": ["--documents", "500000"],
+    "latency": ["--backlog", "200000", "--seconds", "300"],
+}
 RESULTS = Path(__file__).with_name("results")
 
 
-def run_one(name: str) -> Report | None:
+def run_one(name: str, more: Sequence[str]) -> Report | None:
     """Run one benchmark in a process of its own, so that none inherits another's memory."""
     progress(f"== {name}")
     began = time.monotonic()
-    command = [sys.executable, "-m", f"benchmarks.{name}", "--json"]
+    command = [sys.executable, "-m", f"benchmarks.{name}", "--json", *more]
     done = subprocess.run(command, check=False, stdout=subprocess.PIPE)
     if done.returncode:
         progress(f"{name} failed; its message stands above")
@@ -55,7 +74,6 @@ def document(reports: dict[str, Report], failed: list[str], seconds: float) -> s
 
 def write(text: str, path: Path) -> None:
     """Write the results."""
-    path.parent.mkdir(exist_ok=True)
     path.write_text(text)
     progress(f"written to {path.name}")
 
@@ -65,18 +83,26 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(BENCHMARKS))
     parser.add_argument("-o", "--output", type=Path, help="file to write")
+    parser.add_argument("--full", action="store_true", help="everything, on more documents")
     options = parser.parse_args()
     unknown = set(options.names) - set(BENCHMARKS)
     if unknown:
         parser.error(f"there is no benchmark {', '.join(unknown)}; choose of {BENCHMARKS}")
     began = time.monotonic()
-    done = {name: run_one(name) for name in options.names or BENCHMARKS}
+    output = options.output
+    if output is None and not options.names:
+        output = RESULTS / f"{datetime.now(UTC):%Y-%m-%d}.md"
+    more = {name: FULL.get(name, []) if options.full else [] for name in BENCHMARKS}
+    if output is not None:
+        output.parent.mkdir(exist_ok=True)
+        more["growth"] = [*more["growth"], "--plot", str(output.with_suffix(".svg"))]
+    done = {name: run_one(name, more[name]) for name in options.names or BENCHMARKS}
     reports = {name: report for name, report in done.items() if report is not None}
     failed = [name for name in done if name not in reports]
     text = document(reports, failed, time.monotonic() - began)
     print(text)
-    if options.output or not options.names:
-        write(text, options.output or RESULTS / f"{datetime.now(UTC):%Y-%m-%d}.md")
+    if output is not None:
+        write(text, output)
     return 1 if failed else 0
 
 

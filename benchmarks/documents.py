@@ -9,11 +9,13 @@ from typing import NamedTuple
 
 import msgspec
 
-from stream_dedup.generate import GeneratedDocument, Kind, StreamShape, Truth, generate
+from stream_dedup.generate import GeneratedDocument, Kind, Language, StreamShape, Truth, generate
 
 #: Near copies get up to this many other words, as long as resemblance stays at .85 or above:
 #: clearly duplicates at a threshold of .8, and not so close that any method would find them.
 EDITS = 4
+#: One other word in a shorter document brings its resemblance below that.
+NEAR_WORDS = 100
 
 
 class Found(NamedTuple):
@@ -31,11 +33,27 @@ class Found(NamedTuple):
 
 
 def stream(
-    documents: int, *, duplicates: float = 0.3, distance: int = 1000, seed: int = 1
+    documents: int,
+    *,
+    duplicates: float = 0.3,
+    distance: int = 1000,
+    seed: int = 1,
+    language: Language = "en",
+    words: int = 150,
 ) -> list[GeneratedDocument]:
-    """Return a generated English stream of 150 words a document, about 0.9 KB of JSON each."""
+    """Return a generated stream; as it comes English, 150 words and 0.8 KB of JSON a document.
+
+    Documents shorter than ``NEAR_WORDS`` have exact copies only.
+    """
     shape = StreamShape(
-        documents=documents, duplicate_share=duplicates, distance=distance, edits=EDITS, seed=seed
+        documents=documents,
+        duplicate_share=duplicates,
+        exact_share=0.5 if words >= NEAR_WORDS else 1,
+        distance=distance,
+        edits=EDITS,
+        seed=seed,
+        language=language,
+        words=words,
     )
     return list(generate(shape))
 

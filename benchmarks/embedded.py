@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from itertools import product
 from pathlib import Path
 from typing import NamedTuple, ParamSpec, TypeVar
 from unittest import mock
@@ -22,11 +24,12 @@ from benchmarks.peers import PeerFigure, ask
 from benchmarks.processes import children_cpu, one_cpu
 from benchmarks.report import Report, Row, Table, arguments, columns, progress, run
 from stream_dedup.deduplicator import Deduplicator
-from stream_dedup.generate import GeneratedDocument, Kind
+from stream_dedup.generate import GeneratedDocument, Kind, Language
 from stream_dedup.settings import Settings
-from stream_dedup.stream.embedded import BATCH_LINES, Run, Summary
-from stream_dedup.stream.files import open_output, read_lines
+from stream_dedup.stream.embedded import Here, Run, Summary
+from stream_dedup.stream.files import CHUNK_LINES, open_output, read_chunks
 from stream_dedup.stream.lines import JsonLines
+from stream_dedup.stream.stages import LineStages
 from stream_dedup.types import Decision, Document, Method, Status
 
 P = ParamSpec("P")
@@ -34,6 +37,9 @@ R = TypeVar("R")
 
 #: Peers, and whether one is fast enough to be given all documents.
 PEERS = {"gaoya": True, "rensa": True, "datasketch": False, "simhash": False}
+#: Kinds of documents on which the fast peers are asked once more.
+LANGUAGES: tuple[Language, ...] = ("en", "ko")
+LENGTHS = (15, 150, 1500)
 STAGES = ("read", "decode", "fingerprint", "index", "decide", "annotate", "write", "the rest")
 
 _FOUND = (
@@ -77,8 +83,11 @@ class Answers(NamedTuple):
     found: Found
 
 
-def run_file(source: Path, output: Path, method: Method = Method.MINHASH) -> FileRun:
-    """Annotate a file with the command line, on one CPU."""
+def run_file(source: Path, output: Path, method: Method = Method.MINHASH, jobs: int = 1) -> FileRun:
+    """Annotate a file with the command line: on one CPU, or with more jobs on all of them.
+
+    The CPU time of jobs is not in that of their run.
+    """
     program = Path(sys.executable).with_name("stream-dedup")
     command: list[str | Path] = [
         program,
@@ -89,9 +98,11 @@ def run_file(source: Path, output: Path, method: Method = Method.MINHASH) -> Fil
         "--method",
         method,
         "--json",
+        "--jobs",
+        str(jobs),
     ]
     before, began = children_cpu(), time.perf_counter()
-    with one_cpu():
+    with one_cpu() if jobs == 1 else nullcontext():
         done = subprocess.run(command, check=True, stdout=subprocess.PIPE)
     seconds, cpu = time.perf_counter() - began, children_cpu() - before
     return FileRun(cpu, seconds, msgspec.json.decode(done.stdout, type=Summary))
@@ -114,8 +125,8 @@ def in_memory(stream: Sequence[GeneratedDocument], method: Method) -> Answers:
     decisions: list[Decision] = []
     with one_cpu(), Deduplicator(Settings(method=method)) as deduplicator:
         began = time.process_time()
-        for start in range(0, len(batch), BATCH_LINES):
-            decisions += deduplicator.decide(batch[start : start + BATCH_LINES])
+        for start in range(0, len(batch), CHUNK_LINES):
+            decisions += deduplicator.decide(batch[start : start + CHUNK_LINES])
         cpu = time.process_time() - began
     return Answers(cpu, documents.score(stream, [_original(decision) for decision in decisions]))
 
@@ -159,18 +170,19 @@ def stage_shares(source: Path, output: Path, method: Method) -> list[float]:
     clocks, settings = Clocks(), Settings(method=method)
     lines = JsonLines(settings)
     with one_cpu(), Deduplicator(settings) as deduplicator, open_output(output) as file:
-        job = Run(deduplicator, lines, clocks.around("write", file.write))
+        stages = LineStages(deduplicator, lines, set_aside=False)
+        job = Run(deduplicator.index, Here(stages), clocks.around("write", file.write))
         with (
             clocks.on(lines, decode="decode", encode="annotate"),
             clocks.on(deduplicator.fingerprinter, fingerprint="fingerprint"),
             clocks.on(deduplicator.index, claim="index"),
-            clocks.on(deduplicator, decide="decide"),
+            clocks.on(deduplicator, prepare="decide", decisions="decide"),
         ):
             began = time.perf_counter()
-            job.annotate(clocks.each("read", read_lines(source, 0, lambda _read: None)))
+            job.annotate(clocks.each("read", read_chunks(source, 0, lambda _read: None)))
             total = time.perf_counter() - began
-    # Both happen while it decides; what is left is to name documents and to write decisions down.
-    clocks.seconds["decide"] -= clocks.seconds["fingerprint"] + clocks.seconds["index"]
+    # It happens while documents are prepared; what is left is to name them and to decide.
+    clocks.seconds["decide"] -= clocks.seconds["fingerprint"]
     clocks.seconds["the rest"] = total - sum(clocks.seconds.values())
     return [clocks.seconds[stage] / total for stage in STAGES]
 
@@ -182,9 +194,10 @@ def measure(options: argparse.Namespace) -> Report:
         folder = Path(name)
         source = folder / "documents.jsonl"
         documents.write(source, stream)
-        tables = [_file_table(stream, source), _stage_table(source)]
+        tables = [_file_table(stream, source), _jobs_table(source), _stage_table(source)]
         table, versions = _peer_table(stream, source, options.slow)
         tables.append(table)
+        tables.append(_kind_table(folder, options.characters))
         if options.data is not None:
             tables.append(_own_table(options.data, folder / "annotated.jsonl"))
     return Report("Embedded, from file to file", tables, versions)
@@ -206,6 +219,50 @@ def _file_table(stream: Sequence[GeneratedDocument], source: Path) -> Table:
     )
     header = columns("method", "documents/s of CPU|,.0f", "by the clock|,.0f", "MB/s of CPU|,.1f")
     return Table("`stream-dedup run`", note, [*header, *_FOUND_COLUMNS], rows)
+
+
+def _jobs_table(source: Path) -> Table:
+    rows: list[Row] = []
+    alone = 0.0
+    for jobs in sorted({1, 2, os.cpu_count() or 1}):
+        progress(f"{jobs} jobs")
+        done = run_file(source, source.with_name("annotated.jsonl"), jobs=jobs)
+        rate = done.summary.documents / done.summary.seconds
+        alone = alone or rate
+        rows.append([str(jobs), rate, rate / alone])
+    note = (
+        "The same documents with `--jobs`, MinHash: documents per second by the clock of the run "
+        "itself, and how many times the rate of one job that is. One job has one CPU, more have "
+        f"the {os.cpu_count()} of the machine. Needs a quiet machine."
+    )
+    return Table("Jobs", note, columns("jobs", "documents/s|,.0f", "times one job|.2f"), rows)
+
+
+def _kind_table(folder: Path, characters: int) -> Table:
+    rows: list[Row] = []
+    for language, words in product(LANGUAGES, LENGTHS):
+        stream = documents.stream(
+            max(200, characters // (6 * words)), language=language, words=words
+        )
+        progress(f"{language}, {words} words, {len(stream)} documents")
+        path = folder / "kind.jsonl"
+        documents.write(path, stream)
+        own = in_memory(stream, Method.MINHASH)
+        kind = f"{language}, {words} words: "
+        first = len(rows)
+        rows.append([f"{kind}stream-dedup", len(stream), len(stream) / own.cpu, None, *own.found])
+        for peer, is_fast in PEERS.items():
+            if is_fast:
+                row = _peer_row(peer, ask(peer, "decide", path), stream, own)
+                rows.append([f"{kind}{peer}", *row[1:]])
+        if words < documents.NEAR_WORDS:
+            rows[first:] = [[*row[:5], None, row[6]] for row in rows[first:]]
+    note = (
+        f"As above, with the peers that are fast enough, by language and length. {_FOUND} "
+        f"Documents of less than {documents.NEAR_WORDS} words have exact copies only."
+    )
+    header = columns("documents", "number|,d", "documents/s of CPU|,.0f", "ours / peer|.1f")
+    return Table("Beside peers, by kind of document", note, [*header, *_FOUND_COLUMNS], rows)
 
 
 def _stage_table(source: Path) -> Table:
@@ -284,6 +341,9 @@ def main() -> None:
     parser.add_argument("--documents", type=int, default=100_000, help="documents of the stream")
     parser.add_argument(
         "--slow", type=int, default=15_000, help="of these, documents for the slow peers"
+    )
+    parser.add_argument(
+        "--characters", type=int, default=6_000_000, help="text of each other kind, about so long"
     )
     parser.add_argument("--data", type=Path, help="folder of JSON lines to measure as well")
     run(parser, measure)

@@ -9,91 +9,55 @@ from typing import Self
 
 from stream_dedup.errors import InputError
 from stream_dedup.fingerprint.fingerprinter import Fingerprinter
-from stream_dedup.index.base import Attachment, Index, duplicate_id, index_batch
+from stream_dedup.index.base import Attachment, Index, IndexBatch, duplicate_id, index_batch
 from stream_dedup.index.memory import MemoryIndex
 from stream_dedup.index.state import StateFile
 from stream_dedup.settings import Settings
 from stream_dedup.types import Choice, Decision, Document, Measure, Status
 
 
-class Deduplicator:
-    """Decides, for each document of a stream, whether it is an original or a duplicate.
+class Stages:
+    """The stages before and after the index: pure, the same in every process.
 
     Attributes:
         settings: the settings in force.
+        fingerprinter: makes fingerprints.
         configuration: version of the fingerprint configuration, 16 hexadecimal digits.
-        index: where originals are registered.
     """
 
-    def __init__(
-        self,
-        settings: Settings | None = None,
-        *,
-        state: Path | None = None,
-        index: Index | None = None,
-    ) -> None:
-        """Set up with an index in memory, unless another is given.
-
-        Args:
-            settings: all settings; the defaults if left out.
-            state: file that keeps the memory index between runs; made if it does not exist.
-            index: an index of another kind, such as ``RedisIndex``; closed with this object.
+    def __init__(self, settings: Settings) -> None:
+        """Set up.
 
         Raises:
             SettingsError: a file that the settings name cannot be used.
-            StateError: the state file cannot be used.
-            ConfigurationMismatch: the state file was made with other fingerprint settings.
         """
-        self.settings = settings or Settings()
-        self.fingerprinter = Fingerprinter(self.settings)
+        self.settings = settings
+        self.fingerprinter = Fingerprinter(settings)
         self.configuration = self.fingerprinter.configuration
-        if index is None:
-            choice, window = self.settings.choice, self.settings.window
-            keeps_ranks = choice is Choice.PREFERRED
-            stored = None
-            if state is not None:
-                stored = StateFile(state, self.configuration, keeps_ranks=keeps_ranks)
-            index = MemoryIndex(self.fingerprinter.verifier, window, stored, choice)
-        self.index = index
 
-    def decide(self, documents: Sequence[Document]) -> list[Decision]:
-        """Decide a batch in order: each document is compared with all before it.
-
-        Originals are registered on the way, so a batch is decided as if its documents came one by
-        one. Larger batches (hundreds of documents) cost less for each.
+    def prepare(self, documents: Sequence[Document]) -> IndexBatch:
+        """Fingerprint a batch, ready to be claimed.
 
         Raises:
             InputError: a document has no time, but a window is set or the choice is ``earliest``.
-            ServiceError: the index is out of reach; the same call can be made again.
         """
         self._check_times(documents)
         prints = self.fingerprinter.fingerprint(
             [document.text for document in documents], [document.origin for document in documents]
         )
-        attachments = self.index.claim(index_batch(documents, prints))
+        return index_batch(documents, prints)
+
+    def decisions(
+        self,
+        documents: Sequence[Document],
+        digests: Sequence[bytes],
+        attachments: Sequence[Attachment | None],
+    ) -> list[Decision]:
+        """Say what it means that documents with these text digests were attached so."""
         return [
             self._decision(document, digest, attachment)
-            for document, digest, attachment in zip(
-                documents, prints.digests, attachments, strict=True
-            )
+            for document, digest, attachment in zip(documents, digests, attachments, strict=True)
         ]
-
-    def close(self) -> None:
-        """Release the index."""
-        self.index.close()
-
-    def __enter__(self) -> Self:
-        """Return itself."""
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """Close."""
-        self.close()
 
     def _check_times(self, documents: Sequence[Document]) -> None:
         if self.settings.window is not None:
@@ -133,3 +97,70 @@ class Deduplicator:
             measure=None if measure is Measure.RESEMBLANCE else measure,
             contained=attachment.score.contained,
         )
+
+
+class Deduplicator(Stages):
+    """Decides, for each document of a stream, whether it is an original or a duplicate.
+
+    Attributes:
+        index: where originals are registered.
+    """
+
+    def __init__(
+        self,
+        settings: Settings | None = None,
+        *,
+        state: Path | None = None,
+        index: Index | None = None,
+    ) -> None:
+        """Set up with an index in memory, unless another is given.
+
+        Args:
+            settings: all settings; the defaults if left out.
+            state: file that keeps the memory index between runs; made if it does not exist.
+            index: an index of another kind, such as ``RedisIndex``; closed with this object.
+
+        Raises:
+            SettingsError: a file that the settings name cannot be used.
+            StateError: the state file cannot be used.
+            ConfigurationMismatch: the state file was made with other fingerprint settings.
+        """
+        super().__init__(settings or Settings())
+        if index is None:
+            choice, window = self.settings.choice, self.settings.window
+            keeps_ranks = choice is Choice.PREFERRED
+            stored = None
+            if state is not None:
+                stored = StateFile(state, self.configuration, keeps_ranks=keeps_ranks)
+            index = MemoryIndex(self.fingerprinter.verifier, window, stored, choice)
+        self.index = index
+
+    def decide(self, documents: Sequence[Document]) -> list[Decision]:
+        """Decide a batch in order: each document is compared with all before it.
+
+        Originals are registered on the way, so a batch is decided as if its documents came one by
+        one. Larger batches (hundreds of documents) cost less for each.
+
+        Raises:
+            InputError: a window is set and a document has no time.
+            ServiceError: the index is out of reach; the same call can be made again.
+        """
+        batch = self.prepare(documents)
+        return self.decisions(documents, batch.prints.digests, self.index.claim(batch))
+
+    def close(self) -> None:
+        """Release the index."""
+        self.index.close()
+
+    def __enter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Close."""
+        self.close()

@@ -5,7 +5,8 @@
     ├── InputError             a document cannot be read (the message names its position)
     ├── StateError             a state file cannot be used
     ├── ConfigurationMismatch  an index was built with another fingerprint configuration
-    └── ServiceError           Kafka or Redis is unreachable or not set up as needed
+    ├── ServiceError           Kafka or Redis is unreachable or not set up as needed
+    └── WorkerError            a process of ``run --jobs`` has ended
 
 Each message is one sentence on what is wrong and one on what to do next. ``exit_code`` is the
 process exit code that the command line gives for it.
@@ -48,3 +49,9 @@ class ServiceError(StreamDedupError):
     """Kafka or Redis is unreachable or not set up as needed."""
 
     exit_code = 69
+
+
+class WorkerError(StreamDedupError):
+    """A process that carries out a part of a run has ended."""
+
+    exit_code = 70

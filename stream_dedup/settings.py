@@ -290,6 +290,16 @@ class Settings(BaseModel):
         "Secret that keys every hash, so that nobody outside can aim documents at one table key.",
     )
 
+    # A run on files.
+    jobs: int = _setting(
+        1,
+        "run",
+        "Processes that decode, fingerprint and annotate beside the one that has the index; 1 "
+        "does all in one process, 0 takes one for each core.",
+        ge=0,
+        le=256,
+    )
+
     # Where the index lives.
     redis_url: str = _setting(
         "redis://127.0.0.1:6379/0", "redis", "Redis or Valkey address (redis://, rediss://)."
@@ -468,7 +478,7 @@ class Settings(BaseModel):
 
 
 def group_of(name: str) -> str:
-    """Return the group of a setting: input, fingerprint, redis, kafka or worker."""
+    """Return the group of a setting: input, fingerprint, run, redis, kafka or worker."""
     extra = Settings.model_fields[name].json_schema_extra
     return str(extra["group"]) if isinstance(extra, dict) else ""
 

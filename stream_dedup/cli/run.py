@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -14,17 +15,19 @@ import msgspec
 from click.core import ParameterSource
 
 from stream_dedup.cli.options import settings_options
-from stream_dedup.deduplicator import Deduplicator
+from stream_dedup.deduplicator import Deduplicator, Stages
 from stream_dedup.settings import Settings
-from stream_dedup.stream.embedded import LineFormat, Run, Summary
-from stream_dedup.stream.files import STANDARD, Line, open_output, read_lines
+from stream_dedup.stream.embedded import Here, Pool, Run, Summary
+from stream_dedup.stream.files import STANDARD, Chunk, open_output, read_chunks
 from stream_dedup.stream.lines import JsonLines, TextLines
+from stream_dedup.stream.stages import LineFormat, LineStages
 
 _EPILOG = """\b
 Examples:
   stream-dedup run posts.jsonl -o annotated.jsonl
   stream-dedup run monday.jsonl.gz tuesday.jsonl.gz --threshold 0.9 -o annotated.jsonl.zst
   cat posts.jsonl | stream-dedup run - --state originals.db > annotated.jsonl
+  stream-dedup run posts.jsonl.gz --jobs 2 -o annotated.jsonl
   stream-dedup run titles.txt --format text --shingle char:5 --method simhash
   stream-dedup run backlog.jsonl --redis-url redis://10.0.0.1:6379 -o annotated.jsonl
 
@@ -34,6 +37,7 @@ Exit codes:
   2   a flag or a setting is wrong
   65  a line is not a document (see --dead-letters), or a file cannot be read
   69  Redis is out of reach, or refuses
+  70  a process of --jobs has ended
   73  the state file cannot be used
   78  the state file, or the index in Redis, was made with other fingerprint settings
 """
@@ -85,7 +89,7 @@ Exit codes:
     is_flag=True,
     help="Print the summary as JSON: to standard output with -o, else to standard error.",
 )
-@settings_options("input", "fingerprint", "redis")
+@settings_options("input", "fingerprint", "redis", "run")
 @click.pass_context
 def run(
     context: click.Context,
@@ -115,17 +119,18 @@ def run(
     if dead_letters is not None and dead_letters.resolve() == output.resolve():
         msg = "--output and --dead-letters name the same file. Name two."
         raise click.UsageError(msg)
-    lines: LineFormat = TextLines() if line_format == "text" else JsonLines(settings)
+    make = partial(_stages, settings, line_format, set_aside=dead_letters is not None)
     with ExitStack() as stack:
+        pool: Pool = Here(make()) if settings.jobs == 1 else _job_pool(stack, settings.jobs, make)
         deduplicator = stack.enter_context(_open(settings, state, redis=redis))
         write = stack.enter_context(open_output(output)).write
         set_aside = None
         if dead_letters is not None:
             set_aside = stack.enter_context(open_output(dead_letters)).write
-        job = Run(deduplicator, lines, write, set_aside)
+        job = Run(deduplicator.index, pool, write, set_aside)
         progress = stack.enter_context(_progress(inputs, shown=not quiet and sys.stderr.isatty()))
-        job.annotate(_all_lines(inputs, progress))
-        summary = job.summary()
+        job.annotate(_all_chunks(inputs, progress))
+        summary = job.summary(deduplicator.configuration)
     if as_json:
         click.echo(msgspec.json.encode(summary), err=output == STANDARD)
     elif not quiet:
@@ -141,12 +146,31 @@ def _open(settings: Settings, state: Path | None, *, redis: bool) -> Deduplicato
     return Deduplicator(settings, index=RedisIndex.connect(settings))
 
 
-def _all_lines(inputs: tuple[Path, ...], progress: Callable[[int], None]) -> Iterator[Line]:
+def _stages(settings: Settings, line_format: str, *, set_aside: bool) -> LineStages:
+    lines: LineFormat = TextLines() if line_format == "text" else JsonLines(settings)
+    return LineStages(Stages(settings), lines, set_aside=set_aside)
+
+
+def _job_pool(stack: ExitStack, jobs: int, make: Callable[[], LineStages]) -> Pool:
+    # Imported here because one process does without it.
+    from stream_dedup.stream.jobs import JobPool  # noqa: PLC0415
+
+    return stack.enter_context(JobPool(jobs or _cores(), make, ["stream_dedup.cli.main"]))
+
+
+def _cores() -> int:
+    """Return the cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _all_chunks(inputs: tuple[Path, ...], progress: Callable[[int], None]) -> Iterator[Chunk]:
     occurrences: Counter[Path] = Counter()
     done = 0
     for path in inputs:
         resolved = path if path == STANDARD else path.resolve()
-        yield from read_lines(path, occurrences[resolved], partial(_advance, progress, done))
+        yield from read_chunks(path, occurrences[resolved], partial(_advance, progress, done))
         occurrences[resolved] += 1
         done += 0 if path == STANDARD else path.stat().st_size
 

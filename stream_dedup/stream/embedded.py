@@ -6,24 +6,25 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
 from typing import Protocol
 
 import msgspec
 
-from stream_dedup.deduplicator import Deduplicator
-from stream_dedup.errors import InputError, ServiceError
-from stream_dedup.stream.files import Line
-from stream_dedup.stream.messages import Poison
+from stream_dedup.errors import ServiceError
+from stream_dedup.index.base import Attachment, Index
+from stream_dedup.stream.files import CHUNK_BYTES, CHUNK_LINES, Chunk
 from stream_dedup.stream.patience import Patience
-from stream_dedup.types import Decision, Document, DocumentId, Status
+from stream_dedup.stream.stages import Annotated, Copied, LineStages, Prepared
+from stream_dedup.types import DocumentId, Status
 
 log = logging.getLogger(__name__)
 
-#: Lines decided, and made durable in a state file, together.
-BATCH_LINES = 1024
 #: Groups that a summary names.
 _LARGEST = 5
+
+#: Lines that are decided, and made durable in a state file, together.
+Batch = Sequence[Chunk]
+Claim = Callable[[Prepared], list[Attachment | None]]
 
 
 class Group(msgspec.Struct, frozen=True):
@@ -60,76 +61,72 @@ class Summary(msgspec.Struct, frozen=True):
     configuration: str
 
 
-class DeadLetter(msgspec.Struct, frozen=True):
-    """A line that is no document, as it is set aside; ``value`` is Latin-1 if not UTF-8."""
+class Pool(Protocol):
+    """Carries out the stages around the index, here or in other processes."""
 
-    source: str
-    reason: str
-    detail: str
-    value: str
+    def walk(self, batches: Iterable[Batch], claim: Claim) -> Iterator[Annotated]:
+        """Prepare, claim and finish batches, in order.
 
-
-class LineFormat(Protocol):
-    """How documents stand in lines."""
-
-    def decode(self, line: Line) -> Document:
-        """Read one line.
+        An error leaves everything before its batch claimed and handed out.
 
         Raises:
-            Poison: the line is no document.
+            InputError: a line is no document, or its input cannot be read.
+            ServiceError: from ``claim``.
         """
 
-    def encode(self, line: Line, document: Document, decision: Decision) -> bytes:
-        """Write one line back, annotated, without its ending."""
+
+class Here:
+    """Carries out the stages in this process."""
+
+    def __init__(self, stages: LineStages) -> None:
+        self._stages = stages
+
+    def walk(self, batches: Iterable[Batch], claim: Claim) -> Iterator[Annotated]:
+        """Carry out one batch after another (see ``Pool.walk``)."""
+        for batch in batches:
+            prepared, pending = self._stages.prepare(batch)
+            yield self._stages.finish(pending, claim(prepared))
 
 
 class Run:
-    """Annotates lines with a deduplicator.
+    """Annotates lines with an index.
 
     Args:
-        deduplicator: decides.
-        lines: how documents stand in lines.
+        index: decides.
+        pool: carries out the stages around it.
         write: takes annotated lines.
-        set_aside: takes lines that are no documents, as JSON; without it they stop the run.
+        set_aside: takes lines that are no documents, as JSON, if the pool lets them pass.
     """
 
     def __init__(
         self,
-        deduplicator: Deduplicator,
-        lines: LineFormat,
-        write: Callable[[bytes], object],
+        index: Index,
+        pool: Pool,
+        write: Callable[[bytes | memoryview], object],
         set_aside: Callable[[bytes], object] | None = None,
     ) -> None:
-        self._deduplicator = deduplicator
-        self._lines = lines
+        self._index = index
+        self._pool = pool
         self._write = write
         self._set_aside = set_aside
         self._started = time.perf_counter()
         self._statuses: Counter[Status] = Counter()
-        self._copies: Counter[tuple[str, DocumentId]] = Counter()
+        self._copies: Counter[Copied] = Counter()
         self._dead_letters = 0
 
-    def annotate(self, lines: Iterable[Line]) -> None:
+    def annotate(self, chunks: Iterable[Chunk]) -> None:
         """Annotate every line, in order.
 
         Raises:
             InputError: a line is no document, and there is nowhere to set it aside.
             ServiceError: the index stays out of reach.
         """
-        stream = iter(lines)
-        while batch := list(islice(stream, BATCH_LINES)):
-            decoded = list(self._decoded(batch))
-            decisions = self._decide([document for _, document in decoded])
-            encode = self._lines.encode
-            self._write(
-                b"".join(
-                    encode(line, document, decision) + b"\n"
-                    for (line, document), decision in zip(decoded, decisions, strict=True)
-                )
-            )
-            self._count(decisions)
+        for annotated in self._pool.walk(gather(chunks), self._claim):
+            self._write(annotated.lines)
+            self._statuses.update(annotated.statuses)
+            self._copies.update(dict(annotated.copies))
 
-    def summary(self) -> Summary:
+    def summary(self, configuration: str) -> Summary:
         """Say what has been found so far."""
         seconds = time.perf_counter() - self._started
         documents = self._statuses.total()
@@ -143,42 +140,37 @@ class Run:
             largest_groups=[Group(*group, documents=copies + 1) for group, copies in largest],
             seconds=round(seconds, 3),
             documents_per_second=round(documents / max(seconds, 1e-9)),
-            configuration=self._deduplicator.configuration,
+            configuration=configuration,
         )
 
-    def _decide(self, documents: Sequence[Document]) -> list[Decision]:
+    def _claim(self, prepared: Prepared) -> list[Attachment | None]:
+        if self._set_aside is not None:
+            for letter in prepared.dead_letters:
+                self._set_aside(letter)
+        self._dead_letters += len(prepared.dead_letters)
         patience = Patience(time)
         while True:
             try:
-                return self._deduplicator.decide(documents)
+                return self._index.claim(prepared.batch)
             except ServiceError as error:
                 log.warning("the index is out of reach, trying again: %s", error)
                 patience.wait(error)
 
-    def _decoded(self, batch: Iterable[Line]) -> Iterator[tuple[Line, Document]]:
-        for line in batch:
-            try:
-                yield line, self._lines.decode(line)
-            except Poison as poison:
-                self._refuse(line, poison)
 
-    def _refuse(self, line: Line, poison: Poison) -> None:
-        if self._set_aside is None:
-            msg = (
-                f"{line.name} is not a document: {poison.detail} Correct it, or set such lines "
-                f"aside with --dead-letters FILE."
-            )
-            raise InputError(msg)
-        try:
-            value = line.value.decode()
-        except UnicodeDecodeError:
-            value = line.value.decode("latin-1")
-        letter = DeadLetter(line.source, poison.reason, poison.detail, value)
-        self._set_aside(msgspec.json.encode(letter) + b"\n")
-        self._dead_letters += 1
-
-    def _count(self, decisions: Iterable[Decision]) -> None:
-        for decision in decisions:
-            self._statuses[decision.status] += 1
-            if decision.status is not Status.ORIGINAL:
-                self._copies[decision.duplicate_id, decision.original_id] += 1
+def gather(chunks: Iterable[Chunk]) -> Iterator[Batch]:
+    """Put chunks together as long as a batch has no more lines than one chunk may have."""
+    batch: list[Chunk] = []
+    lines = size = 0
+    for chunk in chunks:
+        if batch and lines + len(chunk.lines) > CHUNK_LINES:
+            yield batch
+            batch, lines, size = [], 0, 0
+        batch.append(chunk)
+        lines += len(chunk.lines)
+        size += chunk.bytes
+        # At once, not when the next chunk has come: standard input may take its time.
+        if lines == CHUNK_LINES or size >= CHUNK_BYTES:
+            yield batch
+            batch, lines, size = [], 0, 0
+    if batch:
+        yield batch

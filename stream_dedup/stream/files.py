@@ -18,6 +18,10 @@ from stream_dedup.errors import InputError
 
 STANDARD = Path("-")
 
+#: Lines, and bytes of them, that are read together.
+CHUNK_LINES = 1024
+CHUNK_BYTES = 1 << 20
+
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 _BOM = b"\xef\xbb\xbf"
 _BUFFER = 1 << 20
@@ -38,8 +42,50 @@ class Line(NamedTuple):
     source: str
 
 
+class Chunk(NamedTuple):
+    """Neighbouring lines of one input.
+
+    Attributes:
+        lines: the lines as they stand there; whether they have their endings does not matter.
+        shown: short name of the input.
+        place: its absolute path.
+        first: number of the first line, from 1.
+    """
+
+    lines: list[bytes]
+    shown: str
+    place: str
+    first: int
+
+    @property
+    def bytes(self) -> int:
+        """Size of the lines."""
+        return sum(map(len, self.lines))
+
+    def parsed(self) -> list[Line]:
+        """Return the lines that are not blank, each with its place."""
+        shown, place = self.shown, self.place
+        values = [line.rstrip(b"\r\n") for line in self.lines]
+        if values and self.first == 1:
+            values[0] = values[0].removeprefix(_BOM)
+        return [
+            Line(value, f"{shown}:{number}", f"{place}:{number}")
+            for number, value in enumerate(values, self.first)
+            if value and not value.isspace()
+        ]
+
+
 def read_lines(path: Path, occurrence: int, progress: Callable[[int], None]) -> Iterator[Line]:
-    """Read the lines of a file or, for ``-``, of standard input; blank ones are left out.
+    """Read the lines of a file one by one (see ``read_chunks``)."""
+    for chunk in read_chunks(path, occurrence, progress):
+        yield from chunk.parsed()
+
+
+def read_chunks(path: Path, occurrence: int, progress: Callable[[int], None]) -> Iterator[Chunk]:
+    """Read the lines of a file or, for ``-``, of standard input, some at a time.
+
+    A chunk has up to ``CHUNK_LINES`` lines, and no more bytes than ``CHUNK_BYTES`` but for those of
+    its last line.
 
     Args:
         path: the file; compression is recognised by its first bytes.
@@ -58,15 +104,26 @@ def read_lines(path: Path, occurrence: int, progress: Callable[[int], None]) -> 
         with ExitStack() as stack:
             raw = sys.stdin.buffer if path == STANDARD else stack.enter_context(path.open("rb"))
             counted = _Counted(cast("IO[bytes]", raw), progress)
-            for number, line in enumerate(_decompressed(counted, stack), 1):
-                value = line.rstrip(b"\r\n")
-                if number == 1:
-                    value = value.removeprefix(_BOM)
-                if value and not value.isspace():
-                    yield Line(value, f"{shown}:{number}", f"{place}:{number}")
+            first = 1
+            for lines in _some_lines(_decompressed(counted, stack)):
+                yield Chunk(lines, shown, place, first)
+                first += len(lines)
     except (OSError, EOFError, zlib.error, zstandard.ZstdError) as error:
         msg = f"{path} cannot be read: {error}. Check the file, or leave it out."
         raise InputError(msg) from error
+
+
+def _some_lines(stream: IO[bytes]) -> Iterator[list[bytes]]:
+    lines: list[bytes] = []
+    size = 0
+    for line in stream:
+        lines.append(line)
+        size += len(line)
+        if len(lines) == CHUNK_LINES or size >= CHUNK_BYTES:
+            yield lines
+            lines, size = [], 0
+    if lines:
+        yield lines
 
 
 class Output:
@@ -76,7 +133,7 @@ class Output:
         self._path = path
         self._stream = stream
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: bytes | memoryview) -> None:
         """Write some bytes.
 
         Raises:

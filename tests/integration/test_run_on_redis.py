@@ -33,11 +33,12 @@ def url(request: pytest.FixtureRequest) -> str:
 
 def test_it_decides_as_in_memory_and_the_same_again(url: str, tmp_path: Path) -> None:
     in_memory, first, again = (tmp_path / name for name in ("memory", "first", "again"))
+    redis = ("--redis-url", url, "--partitions", 16)
 
     results = [
         run(EXAMPLES, "-o", in_memory, "--json"),
-        run(EXAMPLES, "-o", first, "--json", "--redis-url", url, "--partitions", 16),
-        run(EXAMPLES, "-o", again, "--json", "--redis-url", url, "--partitions", 16),
+        run(EXAMPLES, "-o", first, "--json", *redis),
+        run(EXAMPLES, "-o", again, "--json", *redis, "--jobs", 2),
     ]
 
     assert [result.exit_code for result in results] == [0, 0, 0], results

@@ -24,7 +24,7 @@ from click.testing import CliRunner, Result
 from stream_dedup.cli.main import cli
 from stream_dedup.deduplicator import Deduplicator
 from stream_dedup.settings import ENV_PREFIX
-from stream_dedup.stream.embedded import BATCH_LINES
+from stream_dedup.stream.files import CHUNK_LINES
 
 PROGRAM = [sys.executable, "-W", "error", "-c", "from stream_dedup.cli.main import main; main()"]
 EXAMPLES = Path(__file__).parents[2] / "examples" / "documents.jsonl"
@@ -517,7 +517,7 @@ class TestPipes:
             assert process.stdin is not None
             assert process.stdout is not None
             assert process.stderr is not None
-            process.stdin.write(b'{"text": "a b c"}\n' * (BATCH_LINES + 1))
+            process.stdin.write(b'{"text": "a b c"}\n' * (CHUNK_LINES + 1))
             process.stdin.flush()
             process.stdout.readline()
             process.send_signal(signal.SIGINT)

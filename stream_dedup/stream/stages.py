@@ -1,0 +1,142 @@
+"""Lines to documents ready to be claimed, and what was claimed to annotated lines. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, Protocol
+
+import msgspec
+
+from stream_dedup.deduplicator import Stages
+from stream_dedup.errors import InputError
+from stream_dedup.index.base import Attachment, IndexBatch
+from stream_dedup.stream.files import Chunk, Line
+from stream_dedup.stream.messages import Poison
+from stream_dedup.types import Decision, Document, DocumentId, Status
+
+#: A duplicate group: its id, and the id of its original.
+Copied = tuple[str, DocumentId]
+
+
+class LineFormat(Protocol):
+    """How documents stand in lines."""
+
+    def decode(self, line: Line) -> Document:
+        """Read one line.
+
+        Raises:
+            Poison: the line is no document.
+        """
+
+    def encode(self, line: Line, document: Document, decision: Decision) -> bytes:
+        """Write one line back, annotated, without its ending."""
+
+
+class DeadLetter(msgspec.Struct, frozen=True):
+    """A line that is no document, as it is set aside; ``value`` is Latin-1 if not UTF-8."""
+
+    source: str
+    reason: str
+    detail: str
+    value: str
+
+
+class Prepared(NamedTuple):
+    """A batch of lines, ready to be claimed.
+
+    Attributes:
+        dead_letters: the lines that are no documents, as they are set aside.
+        batch: the others, fingerprinted.
+    """
+
+    dead_letters: list[bytes]
+    batch: IndexBatch
+
+
+class Annotated(NamedTuple):
+    """A batch of lines, done.
+
+    Attributes:
+        lines: the annotated lines.
+        statuses: how many documents turned out to be what.
+        copies: how many copies of which original, in the order in which they were first met.
+    """
+
+    lines: bytes | memoryview
+    statuses: dict[Status, int]
+    copies: list[tuple[Copied, int]]
+
+
+class Pending(NamedTuple):
+    """What is kept of a batch while it is claimed."""
+
+    lines: list[Line]
+    documents: list[Document]
+    digests: list[bytes]
+
+
+class LineStages:
+    """The stages around the index, for lines.
+
+    Attributes:
+        stages: the same for documents.
+        lines: how documents stand in lines.
+    """
+
+    def __init__(self, stages: Stages, lines: LineFormat, *, set_aside: bool) -> None:
+        """Set up; ``set_aside`` says whether lines that are no documents are let pass."""
+        self.stages = stages
+        self.lines = lines
+        self._set_aside = set_aside
+
+    def prepare(self, chunks: Iterable[Chunk]) -> tuple[Prepared, Pending]:
+        """Decode and fingerprint the lines of a batch; also return what ``finish`` will want.
+
+        Raises:
+            InputError: a line is no document and is not set aside, or has no time but needs one.
+        """
+        dead_letters: list[bytes] = []
+        lines: list[Line] = []
+        documents: list[Document] = []
+        decode = self.lines.decode
+        for chunk in chunks:
+            for line in chunk.parsed():
+                try:
+                    documents.append(decode(line))
+                except Poison as poison:
+                    dead_letters.append(self._refuse(line, poison))
+                else:
+                    lines.append(line)
+        batch = self.stages.prepare(documents)
+        return Prepared(dead_letters, batch), Pending(lines, documents, batch.prints.digests)
+
+    def finish(self, pending: Pending, attachments: Sequence[Attachment | None]) -> Annotated:
+        """Annotate the lines of a batch."""
+        lines, documents, digests = pending
+        decisions = self.stages.decisions(documents, digests, attachments)
+        encode = self.lines.encode
+        annotated = [
+            encode(line, document, decision)
+            for line, document, decision in zip(lines, documents, decisions, strict=True)
+        ]
+        annotated.append(b"")
+        duplicates = [d for d in decisions if d.status is not Status.ORIGINAL]
+        statuses = Counter(decision.status for decision in duplicates)
+        statuses[Status.ORIGINAL] = len(decisions) - len(duplicates)
+        copies = Counter((copy.duplicate_id, copy.original_id) for copy in duplicates)
+        return Annotated(b"\n".join(annotated), statuses, list(copies.items()))
+
+    def _refuse(self, line: Line, poison: Poison) -> bytes:
+        if not self._set_aside:
+            msg = (
+                f"{line.name} is not a document: {poison.detail} Correct it, or set such lines "
+                f"aside with --dead-letters FILE."
+            )
+            raise InputError(msg)
+        try:
+            value = line.value.decode()
+        except UnicodeDecodeError:
+            value = line.value.decode("latin-1")
+        letter = DeadLetter(line.source, poison.reason, poison.detail, value)
+        return msgspec.json.encode(letter) + b"\n"
