@@ -15,7 +15,7 @@ from stream_dedup.deduplicator import Deduplicator
 from stream_dedup.errors import StreamDedupError
 from stream_dedup.index.redis import RedisIndex
 from stream_dedup.settings import Settings
-from stream_dedup.stream.kafka import KafkaTransport
+from stream_dedup.stream.clients import open_transport
 from stream_dedup.stream.loop import Loop
 from stream_dedup.types import Decision, Document
 from stream_dedup_workers import logs
@@ -97,7 +97,7 @@ def _work(settings: Settings, identity: str, pulse: Pulse, stop: Callable[[], bo
     metrics.build_info.labels(__version__, deduplicator.configuration).set(1)
     try:
         pulse.beat()
-        transport = KafkaTransport(
+        transport = open_transport(
             settings,
             identity,
             beat=pulse.beat,
