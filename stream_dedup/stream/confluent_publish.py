@@ -27,6 +27,8 @@ _REFUSALS = frozenset(
 ROUTES_SECONDS = 300.0
 #: Wait for room when too much is on its way already.
 _ROOM_SECONDS = 0.05
+#: Time between two looks for failures while messages are under way.
+_FLUSH_SECONDS = 0.1
 #: Lets the client's partitioner choose.
 _BY_KEY = -1
 
@@ -144,11 +146,15 @@ class Outbox:
         self._beat()
 
     def _flush(self, output: Output | None) -> None:
-        left = self._producer.flush(DELIVERY_TIMEOUT)
+        deadline = time.monotonic() + DELIVERY_TIMEOUT
+        # In steps, because with one failed message the rest may wait for the end of a transaction
+        # that will never come.
+        while left := self._producer.flush(_FLUSH_SECONDS):
+            self._check(output)
+            if time.monotonic() > deadline:
+                msg = f"{left} messages did not arrive in time"
+                raise TimeoutError(msg)
         self._check(output)
-        if left:
-            msg = f"{left} messages did not arrive in time"
-            raise TimeoutError(msg)
 
     def _check(self, output: Output | None) -> None:
         """Raise the first failure; ``output`` is what it must be about, if it can only be one."""

@@ -12,9 +12,10 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import msgspec
+import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition  # type: ignore[import-untyped]
 
 from stream_dedup import Settings
@@ -36,14 +37,20 @@ SHAPE = StreamShape(
 )
 
 
+@pytest.mark.parametrize("transport", ["kafka-python", "confluent"])
 def test_a_killed_worker_costs_nothing(
-    kafka: KafkaBroker, topics: Callable[..., Topics], redis_url: str, tmp_path: Path
+    kafka: KafkaBroker,
+    topics: Callable[..., Topics],
+    redis_url: str,
+    tmp_path: Path,
+    transport: Literal["kafka-python", "confluent"],
 ) -> None:
     names = topics(partitions=PARTITIONS)
     stream = list(generate(SHAPE))
     send(kafka, names.input, stream)
     settings = Settings(
         kafka_bootstrap=kafka.bootstrap,
+        transport=transport,
         redis_url=redis_url,
         input_topic=names.input,
         output_topic=names.output,

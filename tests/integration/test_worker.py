@@ -161,9 +161,7 @@ def worker(
         found.stop()
 
 
-on_both_transports = pytest.mark.parametrize(
-    "worker", ["kafka-python", "confluent"], indirect=True
-)
+on_both_transports = pytest.mark.parametrize("worker", ["kafka-python", "confluent"], indirect=True)
 
 
 def document(**fields: object) -> bytes:
