@@ -202,11 +202,13 @@ class TestPromises:
             outputs = answers(places.output, polled(late, 6))
             # What a worker that was away for a while finds: others have done its work.
             late_consumer: Any = late
+            membership = late_consumer._membership
             late_consumer._consumer.close()
+            late_consumer._membership = membership
             with closing(opened(settings, "early")) as early:
                 copy(early, places.output, 6)
                 late_consumer._recover = lambda *, fenced: None
-                with pytest.raises(PublishError):
+                with pytest.raises(PublishError, match="(?i)generation|member|commitfailed"):
                     late.publish(outputs)
             late_consumer._consumer = _Closed()
 
