@@ -208,7 +208,7 @@ class TestPromises:
             with closing(opened(settings, "early")) as early:
                 copy(early, places.output, 6)
                 late_consumer._recover = lambda *, fenced: None
-                with pytest.raises(PublishError, match="(?i)generation|member|commitfailed"):
+                with pytest.raises(PublishError, match=r"(?i)generation|member|commitfailed"):
                     late.publish(outputs)
             late_consumer._consumer = _Closed()
 
