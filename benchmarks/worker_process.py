@@ -1,7 +1,8 @@
 """One worker process as the supervisor would start it, watched from its first to its last batch.
 
 Reads an ``Order`` from standard input and writes a ``Watched`` to standard output. The worker is
-the real one; only ``Loop.step`` is wrapped, to look at the clocks after each batch.
+the real one; only ``Loop.step`` and ``Loop._spent`` are wrapped, to look at the clocks after each
+batch and each stage.
 """
 
 from __future__ import annotations
@@ -49,6 +50,7 @@ class Moment(msgspec.Struct, frozen=True):
         redis: CPU time of the Redis server.
         broker: CPU time of the broker.
         stages: time in each stage, by the worker's own metrics.
+        stages_cpu: CPU time of the loop's thread in each stage.
     """
 
     documents: int
@@ -57,6 +59,7 @@ class Moment(msgspec.Struct, frozen=True):
     redis: float
     broker: float | None
     stages: dict[str, float]
+    stages_cpu: dict[str, float]
 
 
 class Watched(msgspec.Struct, frozen=True):
@@ -74,6 +77,8 @@ class Watch:
         self._order = order
         self._redis: Any = redis.Redis.from_url(order.settings["redis_url"])
         self._documents = 0
+        self._thread = time.thread_time()
+        self._stages_cpu = dict.fromkeys(metrics.STAGES, 0.0)
         self.moments: list[Moment] = []
 
     def saw(self, published: int) -> None:
@@ -87,6 +92,12 @@ class Watch:
             self.moments.append(self._moment())
             os.kill(os.getpid(), signal.SIGTERM)
 
+    def spent(self, stage: str) -> None:
+        """Note the end of a stage; each begins where the last one ended."""
+        now = time.thread_time()
+        self._stages_cpu[stage] += now - self._thread
+        self._thread = now
+
     def _moment(self) -> Moment:
         worker, clock = time.process_time(), time.monotonic()
         info = self._redis.info("cpu")
@@ -97,6 +108,7 @@ class Watch:
             redis=info["used_cpu_user"] + info["used_cpu_sys"],
             broker=None if self._order.broker is None else cpu_of(self._order.broker),
             stages=_values(metrics.stage_seconds_total, "stage"),
+            stages_cpu=dict(self._stages_cpu),
         )
 
 
@@ -113,15 +125,22 @@ def _values(counter: Any, label: str) -> dict[str, float]:
 def main() -> None:
     """Run the worker until all is published."""
     order = msgspec.json.decode(sys.stdin.buffer.read(), type=Order)
-    watch, step = Watch(order), Loop.step
+    watch, step, spent = Watch(order), Loop.step, Loop._spent
 
     def watched(loop: Loop) -> int:
         published = step(loop)
         watch.saw(published)
         return published
 
+    def also_cpu(loop: Loop, stage: str, since: float) -> float:
+        watch.spent(stage)
+        return spent(loop, stage, since)
+
     pulse = Pulse(multiprocessing.get_context("spawn"))
-    with mock.patch.object(Loop, "step", watched):
+    with (
+        mock.patch.object(Loop, "step", watched),
+        mock.patch.object(Loop, "_spent", also_cpu),
+    ):
         annotate.run(Settings(**order.settings), "benchmark", 0, pulse)
     first, last = watch.moments
     statuses = _values(metrics.documents_total, "status")

@@ -345,6 +345,11 @@ class Settings(BaseModel):
 
     # The stream.
     kafka_bootstrap: str = _setting("127.0.0.1:9092", "kafka", "Kafka brokers, comma-separated.")
+    transport: Literal["kafka-python", "confluent"] = _setting(
+        "kafka-python",
+        "kafka",
+        "Kafka client: kafka-python, or confluent (librdkafka; needs stream-dedup[confluent]).",
+    )
     input_topic: str = _setting("documents", "kafka", "Topic that documents arrive on.")
     output_topic: str = _setting("documents.annotated", "kafka", "Topic for annotated documents.")
     dead_letter_topic: str = _setting(

@@ -1,14 +1,13 @@
-"""The transport over Kafka: read committed records, publish answers and offsets in one transaction.
+"""The transport of kafka-python: the default, in Python throughout.
 
-What keeps the promise "one published decision for one input record" is, in this order:
+The promises, and the order of things that keeps them, are told in ``transactional``. Of its traps:
 
-1. Offsets travel in the transaction that carries the answers, with the group's generation *as it
-   was when the records were polled*. When the group has moved on, the broker refuses them.
-2. After any failure the producer is thrown away. A new one with the same transactional id waits
-   until the broker has finished the old transaction, one way or the other. Only then are the
-   committed offsets read, and the consumer goes back to them.
-
-So it is never asked whether a failed commit took effect; the committed offsets tell.
+- *Stale offsets after an abort, and commits that only seem to succeed*: a producer never does
+  another transaction after a failure, and no offsets are sent before every record has arrived.
+- *Waits without a timeout*: its commit may wait for ever, so the supervisor ends a silent process.
+- *Decompression bombs*: it has no limit to what a fetched batch may unpack to; the memory limit of
+  the process is the bound. It decompresses in private functions of its record reader, and to
+  replace those is a later matter; the input topic's writers have to be trusted that far.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from kafka import ConsumerRebalanceListener  # type: ignore[import-untyped]
 from kafka.errors import KafkaError, RetriableError  # type: ignore[import-untyped]
@@ -24,37 +23,29 @@ from kafka.structs import OffsetAndMetadata  # type: ignore[import-untyped]
 
 from stream_dedup.errors import ServiceError
 from stream_dedup.settings import Settings
-from stream_dedup.stream.kafka_clients import (
-    OPEN_TIMEOUT_MS,
-    describe,
-    discard,
-    open_consumer,
-    open_producer,
-)
-from stream_dedup.stream.kafka_publish import Publishing, RecordRefusedError
-from stream_dedup.stream.transport import Output, Partition, PublishError, Record
+from stream_dedup.stream.kafka_clients import discard, open_consumer, open_producer
+from stream_dedup.stream.kafka_limits import OPEN_TIMEOUT_MS, describe
+from stream_dedup.stream.kafka_publish import Publishing
+from stream_dedup.stream.transactional import BACKOFF, Transactional
+from stream_dedup.stream.transport import Output, Partition, Record
 
 log = logging.getLogger(__name__)
 
-#: After a failure: first and longest pause, and the time after which the process gives up.
-BACKOFF = (0.1, 5.0)
-RECOVERY_TIMEOUT = 120.0
 
-
-class KafkaTransport:
+class KafkaTransport(Transactional):
     """Reads the input topic as a member of the group and publishes transactionally.
 
     Args:
         settings: brokers, topics, group and limits.
-        transactional_id: the same for every life of one worker process, and of no other; see
-            ``stream_dedup_workers.annotate.transactional_id``.
-        beat: called whenever there was progress; calls into Kafka may block without a bound, and
-            the supervisor ends a process that stays silent.
+        transactional_id: see ``Transactional``.
+        beat: see there.
         on_assigned: called with the number of partitions after each rebalance.
 
     Raises:
         ServiceError: no broker answers, or it refuses this producer.
     """
+
+    errors: ClassVar[tuple[type[Exception], ...]] = (KafkaError,)
 
     def __init__(
         self,
@@ -64,28 +55,19 @@ class KafkaTransport:
         beat: Callable[[], None] = lambda: None,
         on_assigned: Callable[[int], None] = lambda _partitions: None,
     ) -> None:
-        self._settings = settings
-        self._transactional_id = transactional_id
-        self._beat = beat
+        super().__init__(settings, transactional_id, beat)
         self._offsets: dict[Any, Any] = {}
         self._membership: Any = None
-        self._fences = 0
-        #: Send records one by one, to learn which of them the broker refuses.
-        self._singly = False
         self._producer: Any = None
         self._consumer: Any = None
         try:
             self._consumer = open_consumer(settings, transactional_id)
             self._consumer.subscribe(topics=[settings.input_topic], listener=_Listener(on_assigned))
             beat()
-            self._producer = open_producer(settings, transactional_id)
+            self._open_producer()
         except KafkaError as error:
             self.close()
-            msg = (
-                f"Kafka at {settings.kafka_bootstrap} cannot be used: {describe(error)}. Check "
-                "that the brokers are up and that this program may use the group and transactions."
-            )
-            raise ServiceError(msg) from error
+            raise self._unusable(error) from error
 
     def poll(self) -> Sequence[Record]:
         """Return the next records; see ``Transport.poll``."""
@@ -101,11 +83,7 @@ class KafkaTransport:
         except Exception as error:
             # Anything can come out of a damaged batch: codecs and parsers raise errors of their
             # own. None of it is mended by reading the same bytes again.
-            msg = (
-                f"The topic {self._settings.input_topic} cannot be read: {describe(error)}. "
-                "If this stays after a restart, move the group's offset past the damaged record."
-            )
-            raise ServiceError(msg) from error
+            raise self._unreadable(error) from error
         self._offsets = {
             partition: OffsetAndMetadata(records[-1].offset + 1, "", -1)
             for partition, records in polled.items()
@@ -122,22 +100,6 @@ class KafkaTransport:
         if len(polled) == 1:
             return next(iter(polled.values()))
         return [record for records in polled.values() for record in records]
-
-    def publish(self, outputs: Sequence[Output]) -> None:
-        """Publish answers and offsets in one transaction; see ``Transport.publish``."""
-        try:
-            self._transact(outputs)
-        except Exception as error:
-            log.warning("transaction failed and will be done again: %s", describe(error))
-            refused = {}
-            if isinstance(error, RecordRefusedError):
-                if error.position is not None:
-                    refused[error.position] = str(error)
-                self._singly = True
-            self._recover(fenced="ProducerFenced" in describe(error))
-            raise PublishError(describe(error), refused) from error
-        self._offsets = {}
-        self._singly = False
 
     def lag(self) -> Mapping[Partition, int]:
         """Return the unread records of each partition held now."""
@@ -160,18 +122,11 @@ class KafkaTransport:
 
     def close(self) -> None:
         """Leave the group at once, so that others need not wait for the session to end."""
-        if self._producer is not None:
-            discard(self._producer)
-            self._producer = None
+        self._drop_producer()
         if self._consumer is not None:
             self._consumer.close(autocommit=False, timeout_ms=5000)
 
     def _transact(self, outputs: Sequence[Output]) -> None:
-        """Do one transaction.
-
-        1. begin, 2. send and make sure that each record arrived, 3. add the offsets, 4. commit.
-        A record that did not arrive leaves no other trace, so 2 is done before 3.
-        """
         producer = self._producer
         if producer is None:
             msg = "the producer of the last transaction could not be replaced"
@@ -185,48 +140,20 @@ class KafkaTransport:
             publishing.send_all(outputs)
         producer.send_offsets_to_transaction(self._offsets, self._membership)
         producer.commit_transaction()
-        self._beat()
+        self._offsets = {}
 
-    def _recover(self, *, fenced: bool) -> None:
-        """Put a new producer in place and go back to the committed offsets."""
-        self._fences += fenced
-        if fenced and self._fences > 1:
-            # Once is what a transaction that timed out looks like. Twice is two processes with one
-            # id, as when two machines have one host name; to fence each other helps nobody.
-            self._transactional_id += f"-{time.time_ns():x}"
-            log.warning("fenced; going on with transactional id %s", self._transactional_id)
-        pause, deadline = BACKOFF[0], time.monotonic() + RECOVERY_TIMEOUT
-        while True:
-            if self._producer is not None:
-                discard(self._producer)
-                self._producer = None
-            self._beat()
-            try:
-                self._producer = open_producer(self._settings, self._transactional_id)
-                self._beat()
-                self._rewind()
-            except KafkaError as error:
-                if time.monotonic() > deadline:
-                    msg = (
-                        f"Kafka at {self._settings.kafka_bootstrap} cannot be used for "
-                        f"{RECOVERY_TIMEOUT:.0f} s: {describe(error)}. Check the brokers."
-                    )
-                    raise ServiceError(msg) from error
-                time.sleep(pause)
-                pause = min(2 * pause, BACKOFF[1])
-            else:
-                return
+    def _drop_producer(self) -> None:
+        if self._producer is not None:
+            discard(self._producer)
+            self._producer = None
 
-    def _return_batch(self) -> None:
-        """Give back what was polled as a member that is none any more."""
-        try:
-            self._rewind()
-        except KafkaError as error:
-            msg = f"The committed offsets cannot be read: {describe(error)}. Check the brokers."
-            raise ServiceError(msg) from error
+    def _open_producer(self) -> None:
+        self._producer = open_producer(self._settings, self._transactional_id)
+
+    def _is_fenced(self, error: Exception) -> bool:
+        return "ProducerFenced" in describe(error)
 
     def _rewind(self) -> None:
-        """Go back to the committed offsets; a partition without one has its beginning."""
         for partition in self._consumer.assignment():
             # Waits while an offset is part of an unfinished transaction (isolation level).
             committed = self._consumer.committed(partition, timeout_ms=OPEN_TIMEOUT_MS)

@@ -1,4 +1,4 @@
-"""The Kafka clients as this program needs them: each option that is not the default."""
+"""The clients of kafka-python as this program needs them: each option that is not the default."""
 
 from __future__ import annotations
 
@@ -12,31 +12,21 @@ from kafka.coordinator.assignors.range import (  # type: ignore[import-untyped]
 from kafka.errors import KafkaError  # type: ignore[import-untyped]
 
 from stream_dedup.settings import Settings
+from stream_dedup.stream.kafka_limits import (
+    DELIVERY_TIMEOUT,
+    ENVELOPE_BYTES,
+    FETCH_MAX_BYTES,
+    LINGER_MS,
+    MAX_POLL_INTERVAL_MS,
+    OPEN_TIMEOUT_MS,
+    PARTITION_FETCH_MAX_BYTES,
+    PRODUCE_BATCH_BYTES,
+    RECONNECT_MS,
+    SESSION_TIMEOUT_MS,
+    describe,
+)
 
 log = logging.getLogger(__name__)
-
-#: Without a heartbeat for this long a worker's partitions go to others. Heartbeats come from a
-#: thread of the client, so this bounds the pause after a kill -9, not the time of a batch.
-SESSION_TIMEOUT_MS = 10_000
-#: Time between two polls after which a worker is taken for stuck. The loop gives up earlier.
-MAX_POLL_INTERVAL_MS = 300_000
-#: Bytes of one fetch from one broker, and of one partition in it, as they lie on its disk. There
-#: is no bound here on what they decompress to: kafka-python 3.0 decompresses in private functions
-#: of its record reader, and replacing those is a later matter. Until then the memory limit of the
-#: process is the bound, and the input topic's writers have to be trusted that far.
-FETCH_MAX_BYTES = 16 * 1024 * 1024
-PARTITION_FETCH_MAX_BYTES = 2 * 1024 * 1024
-#: Uncompressed bytes of one produced batch of one partition: as few requests as possible while
-#: below the broker's default limit of 1,048,588, whatever the compression yields.
-PRODUCE_BATCH_BYTES = 900_000
-#: Room that key, headers and annotation may take beside the largest value.
-ENVELOPE_BYTES = 4 * 1024 * 1024
-#: Longest wait for the broker's answer to produced records; halved for a single request.
-DELIVERY_TIMEOUT = 30.0
-#: Time for bootstrap, for metadata and for the coordinator's answer when a producer opens.
-OPEN_TIMEOUT_MS = 20_000
-#: Longest pause of a client between two tries to reach a broker.
-RECONNECT_MS = 5000
 
 
 def open_consumer(settings: Settings, client_id: str) -> Any:
@@ -75,8 +65,7 @@ def open_producer(settings: Settings, transactional_id: str) -> Any:
         transaction_timeout_ms=int(settings.transaction_timeout * 1000),
         compression_type=None if settings.compression == "none" else settings.compression,
         batch_size=PRODUCE_BATCH_BYTES,
-        # Batches are closed by the flush at the end of a transaction, or when full.
-        linger_ms=50,
+        linger_ms=LINGER_MS,
         max_request_size=settings.max_document_bytes + ENVELOPE_BYTES,
         delivery_timeout_ms=int(delivery * 1000),
         request_timeout_ms=int(delivery * 500),
@@ -105,9 +94,3 @@ def discard(producer: Any) -> None:
         producer.close(timeout=2)
     except KafkaError as error:
         log.debug("a discarded producer did not close: %s", describe(error))
-
-
-def describe(error: BaseException) -> str:
-    """Name an error in a short line that quotes no record."""
-    text = " ".join(str(error).split())[:160]
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__

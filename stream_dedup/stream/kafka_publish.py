@@ -15,7 +15,8 @@ from kafka.errors import (  # type: ignore[import-untyped]
 )
 from kafka.partitioner.default import murmur2  # type: ignore[import-untyped]
 
-from stream_dedup.stream.kafka_clients import DELIVERY_TIMEOUT, describe
+from stream_dedup.stream.kafka_limits import DELIVERY_TIMEOUT
+from stream_dedup.stream.transactional import RecordRefusedError, position_of
 from stream_dedup.stream.transport import Output, Position
 
 log = logging.getLogger(__name__)
@@ -27,19 +28,6 @@ _REFUSALS = (
     InvalidTimestampError,
     InvalidRecordError,
 )
-
-
-class RecordRefusedError(Exception):
-    """The broker refuses a record, and will refuse it again.
-
-    Attributes:
-        position: input position of the record; None when it could be another of the batch. The
-            client then gives one error to every record that it had not sent yet.
-    """
-
-    def __init__(self, error: Exception, position: Position | None) -> None:
-        super().__init__(describe(error))
-        self.position = position
 
 
 class Publishing:
@@ -82,7 +70,7 @@ class Publishing:
         for output in outputs:
             future = self._send(output)
             self._flush()
-            self._await(future, _position(output))
+            self._await(future, position_of(output))
             self._beat()
 
     def _send(self, output: Output) -> Any:
@@ -100,7 +88,7 @@ class Publishing:
         try:
             return self._producer.send(topic, value, key, headers, partition, timestamp)
         except MessageSizeTooLargeError as error:
-            raise RecordRefusedError(error, _position(output)) from error
+            raise RecordRefusedError(error, position_of(output)) from error
 
     def _flush(self) -> None:
         try:
@@ -114,7 +102,3 @@ class Publishing:
             future.get(timeout=DELIVERY_TIMEOUT)
         except _REFUSALS as error:
             raise RecordRefusedError(error, position) from error
-
-
-def _position(output: Output) -> Position:
-    return (output.record.topic, output.record.partition, output.record.offset)

@@ -12,9 +12,10 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import msgspec
+import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition  # type: ignore[import-untyped]
 
 from stream_dedup import Settings
@@ -22,7 +23,8 @@ from stream_dedup.generate import GeneratedDocument, StreamShape, generate
 from stream_dedup.index.audit import audit
 from tests.services.kafka import KafkaBroker, Topics
 
-DOCUMENTS = 20_000
+#: Documents with each transport.
+DOCUMENTS = {"kafka-python": 20_000, "confluent": 10_000}
 PARTITIONS = 6
 #: Annotated documents after which a worker is killed.
 KILL_AFTER = 4_000
@@ -32,18 +34,24 @@ PROGRAM = Path(sys.executable).with_name("stream-dedup")
 #: so the truth demands the same groups whichever member comes first. Copies follow closely, so
 #: that they are handled by different workers at the same moment.
 SHAPE = StreamShape(
-    documents=DOCUMENTS, duplicate_share=0.5, edits=1, words=200, distance=50, viral=2, seed=11
+    documents=20_000, duplicate_share=0.5, edits=1, words=200, distance=50, viral=2, seed=11
 )
 
 
+@pytest.mark.parametrize("transport", list(DOCUMENTS))
 def test_a_killed_worker_costs_nothing(
-    kafka: KafkaBroker, topics: Callable[..., Topics], redis_url: str, tmp_path: Path
+    kafka: KafkaBroker,
+    topics: Callable[..., Topics],
+    redis_url: str,
+    tmp_path: Path,
+    transport: Literal["kafka-python", "confluent"],
 ) -> None:
     names = topics(partitions=PARTITIONS)
-    stream = list(generate(SHAPE))
+    stream = list(generate(msgspec.structs.replace(SHAPE, documents=DOCUMENTS[transport])))
     send(kafka, names.input, stream)
     settings = Settings(
         kafka_bootstrap=kafka.bootstrap,
+        transport=transport,
         redis_url=redis_url,
         input_topic=names.input,
         output_topic=names.output,

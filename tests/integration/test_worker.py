@@ -41,11 +41,14 @@ class Sent(NamedTuple):
 class Worker:
     """The program, its topics and what comes out of it."""
 
-    def __init__(self, kafka: KafkaBroker, topics: Topics, redis_url: str, log: Path) -> None:
+    def __init__(
+        self, kafka: KafkaBroker, topics: Topics, redis_url: str, log: Path, transport: str
+    ) -> None:
         self.kafka = kafka
         self.topics = topics
         self.flags = {
             "kafka-bootstrap": kafka.bootstrap,
+            "transport": transport,
             "redis-url": redis_url,
             "input-topic": topics.input,
             "output-topic": topics.output,
@@ -145,12 +148,20 @@ class Worker:
 
 @pytest.fixture
 def worker(
-    kafka: KafkaBroker, topics: Callable[..., Topics], redis_url: str, tmp_path: Path
+    request: pytest.FixtureRequest,
+    kafka: KafkaBroker,
+    topics: Callable[..., Topics],
+    redis_url: str,
+    tmp_path: Path,
 ) -> Iterator[Worker]:
-    found = Worker(kafka, topics(partitions=2), redis_url, tmp_path / "worker.log")
+    transport = getattr(request, "param", "kafka-python")
+    found = Worker(kafka, topics(partitions=2), redis_url, tmp_path / "worker.log", transport)
     yield found
     if found.process is not None:
         found.stop()
+
+
+on_both_transports = pytest.mark.parametrize("worker", ["kafka-python", "confluent"], indirect=True)
 
 
 def document(**fields: object) -> bytes:
@@ -162,6 +173,7 @@ def decisions(records: Sequence[Any]) -> dict[Any, Any]:
     return {value["id"]: value["dedup"] for value in values}
 
 
+@on_both_transports
 class TestAnnotations:
     def test_originals_and_duplicates(self, worker: Worker) -> None:
         worker.send(
@@ -231,6 +243,7 @@ POISON = [
 ]
 
 
+@on_both_transports
 class TestDeadLetters:
     def test_poison_of_every_kind_goes_aside_and_the_stream_goes_on(self, worker: Worker) -> None:
         assert {reason for reason, _ in POISON} == set(Reason)
@@ -266,6 +279,7 @@ class TestDeadLetters:
             admin.alter_configs([ConfigResource("TOPIC", worker.topics.input, limit)])
 
 
+@on_both_transports
 class TestState:
     def test_metrics_health_and_readiness(self, worker: Worker) -> None:
         worker.send([Sent(document(id=n, text=TEXT)) for n in range(5)])

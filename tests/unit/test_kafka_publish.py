@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 import pytest
 from kafka.errors import KafkaError, MessageSizeTooLargeError  # type: ignore[import-untyped]
 
-from stream_dedup.stream.kafka_publish import Publishing, RecordRefusedError
+from stream_dedup.stream.kafka_publish import Publishing
+from stream_dedup.stream.transactional import RecordRefusedError
 from stream_dedup.stream.transport import Output
 
 

@@ -45,3 +45,13 @@ def test_the_kafka_client_does_not_repeat_itself(capsys: pytest.CaptureFixture[s
         logging.getLogger("kafka.conn").error("no broker")
 
     assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_librdkafka_tells_each_kind_of_event_once(capsys: pytest.CaptureFixture[str]) -> None:
+    logs.configure("worker-0", "text")
+
+    for _ in range(5):
+        for kind in ("FAIL", "TXNERR"):
+            logging.getLogger("librdkafka").error("%s [%s] %s", kind, "producer-1", "no broker")
+
+    assert len(capsys.readouterr().err.splitlines()) == 2

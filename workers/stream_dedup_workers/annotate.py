@@ -15,7 +15,8 @@ from stream_dedup.deduplicator import Deduplicator
 from stream_dedup.errors import StreamDedupError
 from stream_dedup.index.redis import RedisIndex
 from stream_dedup.settings import Settings
-from stream_dedup.stream.kafka import KafkaTransport
+from stream_dedup.stream.clients import open_transport
+from stream_dedup.stream.collector import calm
 from stream_dedup.stream.loop import Loop
 from stream_dedup.types import Decision, Document
 from stream_dedup_workers import logs
@@ -97,7 +98,7 @@ def _work(settings: Settings, identity: str, pulse: Pulse, stop: Callable[[], bo
     metrics.build_info.labels(__version__, deduplicator.configuration).set(1)
     try:
         pulse.beat()
-        transport = KafkaTransport(
+        transport = open_transport(
             settings,
             identity,
             beat=pulse.beat,
@@ -105,6 +106,7 @@ def _work(settings: Settings, identity: str, pulse: Pulse, stop: Callable[[], bo
         )
         log.info("started, configuration %s", deduplicator.configuration)
         pulse.beat(Stage.POLLING)
+        calm(settings.batch_documents)
 
         def beat() -> None:
             pulse.beat(Stage.JOINED if transport.joined() else Stage.POLLING)

@@ -17,6 +17,7 @@ from stream_dedup.errors import ServiceError
 from stream_dedup.index.connection import connect, nodes_of, reporting_errors, shown
 from stream_dedup.index.redis import RedisIndex
 from stream_dedup.settings import Settings
+from stream_dedup.stream.clients import check_installed
 
 #: Time for the first answer of a broker.
 KAFKA_TIMEOUT_MS = 10_000
@@ -31,12 +32,14 @@ DEFAULT_PARTITIONS = 12
 
 
 def check(settings: Settings) -> None:
-    """Check Kafka, then Redis, then the index.
+    """Check the Kafka client, Kafka, Redis, and then the index.
 
     Raises:
+        SettingsError: the Kafka client is not installed.
         ServiceError: something is out of reach, missing or set up wrongly.
         ConfigurationMismatch: the index was built with another fingerprint configuration.
     """
+    check_installed(settings)
     check_kafka(settings)
     check_redis(settings)
 

@@ -55,17 +55,20 @@ class _Json(logging.Formatter):
 
 
 class _Repetitions(logging.Filter):
-    """Leaves out lines of the Kafka client that the same place logged a short time ago."""
+    """Leaves out lines of the Kafka clients that the same place logged a short time ago."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._last: dict[tuple[str, int], float] = {}
+        self._last: dict[tuple[object, ...], float] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Tell whether a record is to be written."""
-        if not record.name.startswith("kafka"):
+        place: tuple[object, ...] = (record.pathname, record.lineno)
+        if record.name == "librdkafka" and isinstance(record.args, tuple):
+            place = record.args[:1]  # its own name for the kind of event
+        elif not record.name.startswith("kafka"):
             return True
-        place, now = (record.pathname, record.lineno), time.monotonic()
+        now = time.monotonic()
         if now - self._last.get(place, float("-inf")) < REPEAT_SECONDS:
             return False
         self._last[place] = now

@@ -1,0 +1,167 @@
+"""Sends the messages of one transaction through librdkafka and makes sure that each arrived."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException
+
+from stream_dedup.settings import Settings
+from stream_dedup.stream.confluent_clients import OPEN_TIMEOUT, discard, open_producer
+from stream_dedup.stream.kafka_limits import DELIVERY_TIMEOUT
+from stream_dedup.stream.transactional import RecordRefusedError, position_of
+from stream_dedup.stream.transport import Output
+
+#: Answers of a broker that will be the same for the same record next time.
+_REFUSALS = frozenset(
+    {
+        KafkaError.MSG_SIZE_TOO_LARGE,
+        KafkaError.RECORD_LIST_TOO_LARGE,
+        KafkaError.INVALID_TIMESTAMP,
+        KafkaError.INVALID_RECORD,
+    }
+)
+#: Time after which the number of partitions of a topic is asked for again.
+ROUTES_SECONDS = 300.0
+#: Wait for room when too much is on its way already.
+_ROOM_SECONDS = 0.05
+#: Time between two looks for failures while messages are under way.
+_FLUSH_SECONDS = 0.1
+#: Lets the client's partitioner choose.
+_BY_KEY = -1
+
+
+class Outbox:
+    """One producer, from ``init_transactions`` to its first failure.
+
+    Args:
+        settings: brokers, topics and limits.
+        transactional_id: its name.
+        batch_bytes: uncompressed bytes of one batch of one partition.
+        beat: called at each sign of progress.
+
+    Raises:
+        KafkaException: there is no working with the brokers.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        transactional_id: str,
+        batch_bytes: int,
+        beat: Callable[[], None],
+    ) -> None:
+        failures: list[Any] = []
+        self._failures = failures
+        self._input = settings.input_topic
+        self._beat = beat
+        #: How many partitions each output topic has, and whether these are as many as the input's.
+        self._routes: dict[str, tuple[int, bool]] = {}
+        self._routed = time.monotonic()
+        self._producer = open_producer(
+            settings, transactional_id, batch_bytes, lambda error, _: failures.append(error)
+        )
+        self._produce = self._producer.produce
+
+    def discard(self) -> None:
+        """End it without waiting for anything that it still wants to send."""
+        discard(self._producer)
+
+    def begin(self) -> None:
+        """Begin a transaction."""
+        now = time.monotonic()
+        if now - self._routed > ROUTES_SECONDS:
+            self._routes.clear()
+            self._routed = now
+        self._producer.begin_transaction()
+
+    def commit(self, offsets: Sequence[Any], membership: Any) -> None:
+        """Add the input's offsets and commit."""
+        self._producer.send_offsets_to_transaction(list(offsets), membership, DELIVERY_TIMEOUT)
+        self._producer.commit_transaction(DELIVERY_TIMEOUT)
+
+    def send_all(self, outputs: Sequence[Output]) -> None:
+        """Send everything at once, and return when all of it has arrived.
+
+        Raises:
+            RecordRefusedError: the broker refuses a record, maybe unknown which.
+            KafkaException: something did not arrive.
+        """
+        send = self._send
+        for output in outputs:
+            send(output)
+        self._beat()
+        self._flush(None)
+        self._beat()
+
+    def send_singly(self, outputs: Sequence[Output]) -> None:
+        """Send one after the other, each when the last has arrived: slow, but tells who is refused.
+
+        Raises:
+            RecordRefusedError: the broker refuses this record.
+            KafkaException: something did not arrive.
+        """
+        for output in outputs:
+            self._send(output)
+            self._flush(output)
+            self._beat()
+
+    def _send(self, output: Output) -> None:
+        topic, record, value, headers, key, timestamp = output
+        count, by_number = self._routes.get(topic) or self._route(topic)
+        # Where both topics have as many partitions an answer keeps its number, whichever
+        # partitioner chose it: order and co-partitioning stay. Elsewhere a key decides as the
+        # default partitioner would, and messages without one keep their order.
+        partition = record.partition % count if by_number or key is None else _BY_KEY
+        # Zero means "now" to the client; a millisecond later is the nearest that can be said.
+        moment = 0 if timestamp is None else timestamp or 1
+        try:
+            self._produce(topic, value, key, partition, timestamp=moment, headers=headers)
+        except BufferError:
+            self._make_room()
+            self._send(output)
+        except KafkaException as error:
+            if error.args[0].code() in _REFUSALS:
+                raise RecordRefusedError(error, position_of(output)) from error
+            raise
+
+    def _route(self, topic: str) -> tuple[int, bool]:
+        """Return how many partitions a topic has, and whether answers keep their number there."""
+        count = self._partitions_of(topic)
+        route = self._routes[topic] = (count, count == self._partitions_of(self._input))
+        return route
+
+    def _partitions_of(self, topic: str) -> int:
+        found = self._producer.list_topics(topic, OPEN_TIMEOUT).topics[topic]
+        if found.error is not None:
+            raise KafkaException(found.error)
+        return len(found.partitions)
+
+    def _make_room(self) -> None:
+        """Wait until less is under way, or until something of it failed."""
+        self._producer.poll(_ROOM_SECONDS)
+        self._check(None)
+        self._beat()
+
+    def _flush(self, output: Output | None) -> None:
+        deadline = time.monotonic() + DELIVERY_TIMEOUT
+        # In steps, because with one failed message the rest may wait for the end of a transaction
+        # that will never come.
+        while left := self._producer.flush(_FLUSH_SECONDS):
+            self._check(output)
+            if time.monotonic() > deadline:
+                msg = f"{left} messages did not arrive in time"
+                raise TimeoutError(msg)
+        self._check(output)
+
+    def _check(self, output: Output | None) -> None:
+        """Raise the first failure; ``output`` is what it must be about, if it can only be one."""
+        if not self._failures:
+            return
+        # The first: those after it failed because the transaction had.
+        error = KafkaException(self._failures[0])
+        if self._failures[0].code() in _REFUSALS:
+            raise RecordRefusedError(error, output and position_of(output))
+        raise error

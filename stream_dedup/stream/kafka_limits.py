@@ -1,0 +1,33 @@
+"""The limits that both Kafka clients work within, and a short name for what went wrong."""
+
+from __future__ import annotations
+
+#: Without a heartbeat for this long a worker's partitions go to others. Heartbeats come from a
+#: thread of the client, so this bounds the pause after a kill -9, not the time of a batch.
+SESSION_TIMEOUT_MS = 10_000
+#: Time between two polls after which a worker is taken for stuck. The loop gives up earlier.
+MAX_POLL_INTERVAL_MS = 300_000
+#: Bytes of one fetch from one broker, and of one partition in it, as they lie on its disk. There
+#: is no bound here on what they decompress to; see the transports.
+FETCH_MAX_BYTES = 16 * 1024 * 1024
+PARTITION_FETCH_MAX_BYTES = 2 * 1024 * 1024
+#: Uncompressed bytes of one produced batch of one partition: as few requests as possible while
+#: below the broker's default limit of 1,048,588, whatever the compression yields.
+PRODUCE_BATCH_BYTES = 900_000
+#: Room that key, headers and annotation may take beside the largest value.
+ENVELOPE_BYTES = 4 * 1024 * 1024
+#: Time for which a batch that is not full is held back. Batches are closed by the flush at the end
+#: of a transaction, so this only keeps them whole until then.
+LINGER_MS = 50
+#: Longest wait for the broker's answer to produced records; halved for a single request.
+DELIVERY_TIMEOUT = 30.0
+#: Time for bootstrap, for metadata and for the coordinator's answer when a producer opens.
+OPEN_TIMEOUT_MS = 20_000
+#: Longest pause of a client between two tries to reach a broker.
+RECONNECT_MS = 5000
+
+
+def describe(error: BaseException) -> str:
+    """Name an error in a short line that quotes no record."""
+    text = " ".join(str(error).split())[:160]
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

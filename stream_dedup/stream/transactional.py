@@ -1,0 +1,162 @@
+"""What both Kafka transports promise, and how; each brings its own client.
+
+What keeps the promise "one published decision for one input record" is, in this order:
+
+1. Offsets travel in the transaction that carries the answers, with the group's generation *as it
+   was when the records were polled*. When the group has moved on, the broker refuses them.
+2. After any failure the producer is thrown away. A new one with the same transactional id waits
+   until the broker has finished the old transaction, one way or the other. Only then are the
+   committed offsets read, and the consumer goes back to them.
+
+So it is never asked whether a failed commit took effect; the committed offsets tell.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import ClassVar
+
+from stream_dedup.errors import ServiceError
+from stream_dedup.settings import Settings
+from stream_dedup.stream.kafka_limits import describe
+from stream_dedup.stream.transport import Output, Position, PublishError
+
+log = logging.getLogger(__name__)
+
+#: After a failure: first and longest pause, and the time after which the process gives up.
+BACKOFF = (0.1, 5.0)
+RECOVERY_TIMEOUT = 120.0
+
+
+class RecordRefusedError(Exception):
+    """The broker refuses a record, and will refuse it again.
+
+    Attributes:
+        position: input position of the record; None when it could be another of the batch. The
+            clients give one error to every record that went, or would have gone, with it.
+    """
+
+    def __init__(self, error: Exception, position: Position | None) -> None:
+        super().__init__(describe(error))
+        self.position = position
+
+
+class Transactional(ABC):
+    """Publishes in transactions, and starts again after each failure.
+
+    Args:
+        settings: brokers, topics, group and limits.
+        transactional_id: the same for every life of one worker process, and of no other; see
+            ``stream_dedup_workers.annotate.transactional_id``.
+        beat: called whenever there was progress; calls into Kafka may block without a bound, and
+            the supervisor ends a process that stays silent.
+    """
+
+    #: What the client raises.
+    errors: ClassVar[tuple[type[Exception], ...]]
+
+    def __init__(self, settings: Settings, transactional_id: str, beat: Callable[[], None]) -> None:
+        self._settings = settings
+        self._transactional_id = transactional_id
+        self._beat = beat
+        self._fences = 0
+        #: Send records one by one, to learn which of them the broker refuses.
+        self._singly = False
+
+    def publish(self, outputs: Sequence[Output]) -> None:
+        """Publish answers and offsets in one transaction; see ``Transport.publish``."""
+        try:
+            self._transact(outputs)
+        except Exception as error:
+            log.warning("transaction failed and will be done again: %s", describe(error))
+            refused = {}
+            if isinstance(error, RecordRefusedError):
+                if error.position is not None:
+                    refused[error.position] = str(error)
+                self._singly = True
+            self._recover(fenced=self._is_fenced(error))
+            raise PublishError(describe(error), refused) from error
+        self._singly = False
+        self._beat()
+
+    @abstractmethod
+    def _transact(self, outputs: Sequence[Output]) -> None:
+        """Do one transaction.
+
+        1. begin, 2. send and make sure that each record arrived, 3. add the offsets, 4. commit.
+        A record that did not arrive may leave no other trace, so 2 is done before 3.
+        """
+
+    @abstractmethod
+    def _drop_producer(self) -> None:
+        """End the producer, if there is one, whatever it still wants to send."""
+
+    @abstractmethod
+    def _open_producer(self) -> None:
+        """Put a producer in place that has finished the last one's transaction."""
+
+    @abstractmethod
+    def _rewind(self) -> None:
+        """Go back to the committed offsets; a partition without one has its beginning."""
+
+    @abstractmethod
+    def _is_fenced(self, error: Exception) -> bool:
+        """Tell whether another producer with this id was the cause."""
+
+    def _unusable(self, error: Exception) -> ServiceError:
+        """Say that there is no working with this Kafka."""
+        return ServiceError(
+            f"Kafka at {self._settings.kafka_bootstrap} cannot be used: {describe(error)}. Check "
+            "that the brokers are up and that this program may use the group and transactions."
+        )
+
+    def _recover(self, *, fenced: bool) -> None:
+        """Put a new producer in place and go back to the committed offsets."""
+        self._fences += fenced
+        if fenced and self._fences > 1:
+            # Once is what a transaction that timed out looks like. Twice is two processes with one
+            # id, as when two machines have one host name; to fence each other helps nobody.
+            self._transactional_id += f"-{time.time_ns():x}"
+            log.warning("fenced; going on with transactional id %s", self._transactional_id)
+        pause, deadline = BACKOFF[0], time.monotonic() + RECOVERY_TIMEOUT
+        while True:
+            self._drop_producer()
+            self._beat()
+            try:
+                self._open_producer()
+                self._beat()
+                self._rewind()
+            except self.errors as error:
+                if time.monotonic() > deadline:
+                    msg = (
+                        f"Kafka at {self._settings.kafka_bootstrap} cannot be used for "
+                        f"{RECOVERY_TIMEOUT:.0f} s: {describe(error)}. Check the brokers."
+                    )
+                    raise ServiceError(msg) from error
+                time.sleep(pause)
+                pause = min(2 * pause, BACKOFF[1])
+            else:
+                return
+
+    def _return_batch(self) -> None:
+        """Give back what was polled as a member that is none any more."""
+        try:
+            self._rewind()
+        except self.errors as error:
+            msg = f"The committed offsets cannot be read: {describe(error)}. Check the brokers."
+            raise ServiceError(msg) from error
+
+    def _unreadable(self, error: Exception) -> ServiceError:
+        """Say that the input cannot be read, and that reading it again is in vain."""
+        return ServiceError(
+            f"The topic {self._settings.input_topic} cannot be read: {describe(error)}. "
+            "If this stays after a restart, move the group's offset past the damaged record."
+        )
+
+
+def position_of(output: Output) -> Position:
+    """Return the input position that an output answers."""
+    return (output.record.topic, output.record.partition, output.record.offset)

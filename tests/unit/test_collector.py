@@ -1,0 +1,45 @@
+"""The garbage collector of a worker stays out of its batches."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+
+import pytest
+
+from stream_dedup.stream.collector import calm
+
+
+@pytest.fixture(autouse=True)
+def _restore() -> Iterator[None]:
+    before = gc.get_threshold()
+    yield
+    gc.set_threshold(*before)
+    gc.unfreeze()
+
+
+def runs() -> int:
+    return sum(generation["collections"] for generation in gc.get_stats())
+
+
+def test_no_batch_is_looked_through() -> None:
+    calm(1000)
+    before = runs()
+
+    batch: list[list[list[object]]] = []
+    for _ in range(5):
+        batch = [[[] for _ in range(20)] for _ in range(1000)]
+    assert batch
+
+    assert runs() == before
+
+
+def test_circles_are_still_found() -> None:
+    calm(1)
+    before = runs()
+
+    for _ in range(20_000):
+        circle: list[object] = []
+        circle.append(circle)
+
+    assert runs() > before
