@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -32,8 +32,40 @@ from stream_dedup.index.store import Found, RedisStore, Round
 Rows = npt.NDArray[np.int64]
 Claims = npt.NDArray[np.uint64]
 
+_WITH_RECORD = (Fate.PENDING, Fate.ORIGINAL)
+
 #: Claims seen under each table key of a document.
 Seen = list[list[int]]
+
+
+class Sightings(NamedTuple):
+    """Claims that documents came upon: a row, a table and a claim each, oldest first."""
+
+    rows: Rows
+    tables: Rows
+    claims: Claims
+
+    def without(self, rows: Collection[int]) -> Sightings:
+        """Leave some rows out."""
+        kept = ~np.isin(self.rows, list(rows))
+        return Sightings(self.rows[kept], self.tables[kept], self.claims[kept])
+
+    def pairs(self) -> list[tuple[int, int]]:
+        """Return each row and claim once."""
+        order = np.lexsort((self.claims, self.rows))
+        rows, claims = self.rows[order], self.claims[order]
+        first = np.ones(len(order), np.bool_)
+        first[1:] = (rows[1:] != rows[:-1]) | (claims[1:] != claims[:-1])
+        return list(zip(rows[first].tolist(), claims[first].tolist(), strict=True))
+
+    def by_row(self, tables: int) -> dict[int, Seen]:
+        """Return, for each row, what it saw under each of its keys."""
+        seen: dict[int, Seen] = {}
+        for row, table, claim in zip(*(column.tolist() for column in self), strict=True):
+            if row not in seen:
+                seen[row] = [[] for _ in range(tables)]
+            seen[row][table].append(claim)
+        return seen
 
 
 class Driver:
@@ -56,11 +88,8 @@ class Driver:
         self._records = records.encode(batch)
         self._known: dict[int, Record] = {}
 
-    def announce(self, rows: Rows, claims: Claims, modes: npt.NDArray[np.uint8]) -> dict[int, Seen]:
-        """Probe every table of each row, put the record where a claim may be inserted.
-
-        Returns what was seen, for the rows that saw anything.
-        """
+    def announce(self, rows: Rows, claims: Claims, modes: npt.NDArray[np.uint8]) -> Sightings:
+        """Probe every table of each row, put the record where a claim may be inserted."""
         round_ = self.store.round()
         inserting = modes != Mode.LOOK
         put = rows[inserting]
@@ -73,16 +102,9 @@ class Driver:
         )
         round_.run()
         self._read_on(found)
-        seen: dict[int, Seen] = {}
         positions, members = found.pairs
         which, where = np.divmod(positions, tables)
-        for row, table, claim in zip(
-            rows[which].tolist(), where.tolist(), members.tolist(), strict=True
-        ):
-            if row not in seen:
-                seen[row] = [[] for _ in range(tables)]
-            seen[row][table].append(claim)
-        return seen
+        return Sightings(rows[which], where, members)
 
     def commit(self, claims: Claims) -> npt.NDArray[np.bool_]:
         """Commit claims that saw nobody; say which are originals now, and not void."""
@@ -115,18 +137,31 @@ class Driver:
                     waiting[row] = (time.monotonic() + pause, calls)
         return outcomes
 
-    def look(self, seen: dict[int, Seen]) -> dict[int, int]:
+    def look(self, seen: Sightings) -> dict[int, int]:
         """Return the preferred near original of each row that has one among the claims seen."""
-        pairs = [(r, c) for r, tables in seen.items() for c in {c for t in tables for c in t}]
+        pairs = seen.pairs()
         round_ = self.store.round()
-        sights = self._read(round_, pairs)
+        values = self._values(round_, pairs)
         round_.run()
+        fates = self._keep_records(values())
+        pairs = [pair for pair in pairs if fates[pair[1]] is Fate.ORIGINAL]
         found: dict[int, tuple[float, int]] = {}
-        for (row, claim), sight in zip(pairs, sights(), strict=True):
-            if sight.fate is Fate.ORIGINAL and sight.near:
-                one = (sight.preference, claim)
+        for (row, claim), near, preference in zip(pairs, *self._compare_pairs(pairs), strict=True):
+            if near:
+                one = (preference, claim)
                 found[row] = min(one, found.get(row, one))
         return {row: claim for row, (_, claim) in found.items()}
+
+    def give_up(self, rows: Sequence[int], claims: Claims, seen: Sightings) -> None:
+        """Withdraw the claims of rows that turned out to be duplicates; forget their records."""
+        inserted = np.ones((len(self.batch), self._tables), np.bool_)
+        inserted[seen.rows, seen.tables] = False
+        ending = np.array(rows, np.int64)
+        which, tables = np.nonzero(inserted[ending])
+        round_ = self.store.round()
+        round_.withdraw(self.places(ending[which], tables), claims[ending[which]])
+        round_.forget(claims[ending])
+        round_.run()
 
     def record_of(self, claim: int) -> Record:
         """Return the record of a claim that was seen."""
@@ -185,10 +220,10 @@ class Driver:
         rows, tables, claims = _columns(gathered.withdraws, 3)
         round_.withdraw(self.places(rows, tables), claims.astype(np.uint64))
         round_.forget(np.array(gathered.forgets, np.uint64))
-        sights = self._read(round_, gathered.reads)
+        values = self._values(round_, gathered.reads)
         round_.run()
         self._read_on(probed)
-        gathered.sights = sights()
+        gathered.sights = self._sights(gathered.reads, values())
         gathered.seen = [[] for _ in gathered.probes]
         for position, claim in zip(*(column.tolist() for column in probed.pairs), strict=True):
             gathered.seen[position].append(claim)
@@ -199,32 +234,41 @@ class Driver:
         self.store.read_on(found)
         self.capped += found.capped
 
-    def _read(self, round_: Round, pairs: Sequence[tuple[int, int]]) -> Callable[[], list[Sight]]:
-        """Read claims for rows; the returned function gives the sights once the round is done."""
+    def _values(
+        self, round_: Round, pairs: Sequence[tuple[int, int]]
+    ) -> Callable[[], dict[int, bytes]]:
+        """Read the claims of pairs; the returned function gives them once the round is done."""
         claims = sorted({claim for _, claim in pairs})
         values = round_.read(np.array(claims, np.uint64))
-        return lambda: self._sights(pairs, dict(zip(claims, values, strict=True)))
+        return lambda: dict(zip(claims, values, strict=True))
+
+    def _keep_records(self, values: dict[int, bytes]) -> dict[int, Fate]:
+        """Decode what was read of claims; return their fates."""
+        fates = {claim: Fate(value[0]) if value else Fate.ABSENT for claim, value in values.items()}
+        for claim, fate in fates.items():
+            if fate in _WITH_RECORD and claim not in self._known:
+                self._known[claim] = self._format.decode(values[claim][1:])
+        return fates
 
     def _sights(self, pairs: Sequence[tuple[int, int]], values: dict[int, bytes]) -> list[Sight]:
-        for claim, value in values.items():
-            if value[:1] in (b"P", b"O"):
-                self._known[claim] = self._format.decode(value[1:])
-        comparable = [(row, claim) for row, claim in pairs if values[claim][:1] in (b"P", b"O")]
-        rows = np.array([row for row, _ in comparable], np.int64)
-        near, preferences = self._compare(rows, [self._known[claim] for _, claim in comparable])
-        found = dict(
-            zip(comparable, zip(near.tolist(), preferences.tolist(), strict=True), strict=True)
-        )
+        fates = self._keep_records(values)
+        comparable = [pair for pair in pairs if fates[pair[1]] in _WITH_RECORD]
+        compared = zip(*self._compare_pairs(comparable), strict=True)
+        found = dict(zip(comparable, compared, strict=True))
         sights = []
         for row, claim in pairs:
-            fate = Fate(values[claim][0]) if values[claim] else Fate.ABSENT
             if (row, claim) not in found:
-                sights.append(Sight(fate, near=False, same=False))
+                sights.append(Sight(fates[claim], near=False, same=False))
                 continue
             is_near, preference = found[row, claim]
             same = self._is_same(row, self._known[claim])
-            sights.append(Sight(fate, is_near, same, preference))
+            sights.append(Sight(fates[claim], is_near, same, preference))
         return sights
+
+    def _compare_pairs(self, pairs: Sequence[tuple[int, int]]) -> tuple[list[bool], list[float]]:
+        rows = np.array([row for row, _ in pairs], np.int64)
+        near, preferences = self._compare(rows, [self._known[claim] for _, claim in pairs])
+        return near.tolist(), preferences.tolist()
 
     def _compare(
         self, rows: Rows, records: Sequence[Record]

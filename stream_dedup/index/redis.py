@@ -13,7 +13,7 @@ from stream_dedup.index.base import Attachment, IndexBatch, Matcher
 from stream_dedup.index.choice import preferred_within
 from stream_dedup.index.claims import Mode, Outcome, Steps, settle_document, start_again
 from stream_dedup.index.connection import connect
-from stream_dedup.index.driver import Claims, Driver, Rows, Seen
+from stream_dedup.index.driver import Claims, Driver, Rows, Sightings
 from stream_dedup.index.keys import ClaimIds, Layout
 from stream_dedup.index.pairs import exact_leaders, near_pairs, shares_earlier
 from stream_dedup.index.records import Record, RecordFormat
@@ -194,20 +194,28 @@ class _Claiming:
         modes = np.full(len(rows), Mode.IF_EMPTY, np.uint8)
         self._settle(rows, claims, self._driver.announce(rows, claims[rows], modes))
 
-    def _settle(self, rows: Rows, claims: Claims, seen: dict[int, Seen]) -> None:
-        """Commit the rows that saw nobody; walk the others through the protocol."""
-        alone = np.array([row not in seen for row in rows.tolist()], np.bool_)
-        committed = self._driver.commit(claims[rows[alone]])
+    def _settle(self, rows: Rows, claims: Claims, seen: Sightings) -> None:
+        """Commit the rows that saw nobody; the others find their original, or go on one by one.
+
+        Most of those are duplicates of an original that exists already. They do what the protocol
+        would (read, withdraw, forget), but all together.
+        """
+        alone = rows[~np.isin(rows, seen.rows)]
+        committed = self._driver.commit(claims[alone])
+        found = self._driver.look(seen)
+        self._driver.give_up(list(found), claims, seen)
+        for row, original in found.items():
+            self._outcomes[row] = Outcome(original, is_original=False)
         steps: dict[int, Steps] = {}
-        for row, stands in zip(rows[alone].tolist(), committed.tolist(), strict=True):
+        for row, stands in zip(alone.tolist(), committed.tolist(), strict=True):
             claim = int(claims[row])
             if stands:
                 self._outcomes[row] = Outcome(claim, is_original=True)
             else:
                 steps[row] = start_again(claim, self._tables, self._mint_one, self._index.grace)
-        for row in rows[~alone].tolist():
+        for row, tables in seen.without(found).by_row(self._tables).items():
             claim = int(claims[row])
-            steps[row] = settle_document(claim, seen[row], self._mint_one, self._index.grace)
+            steps[row] = settle_document(claim, tables, self._mint_one, self._index.grace)
         self._outcomes |= self._driver.finish(steps)
 
     def _attach_to_neighbours(self, neighbours: Neighbours) -> list[int]:
