@@ -1,40 +1,21 @@
 """Every setting once: name, type, default, unit and range.
 
-Settings are read from a TOML file, then environment variables (``STREAM_DEDUP_<NAME>``), then
-command-line flags; the later wins. Flags, ``--help`` and the table in ``docs/settings.md`` are
-generated from the fields below.
+Flags, ``--help`` and the table in ``docs/settings.md`` are generated from the fields below;
+``load_settings`` reads their values.
 """
 
 from __future__ import annotations
 
-import os
-import re
 from math import comb
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    SecretStr,
-    ValidationError,
-    model_validator,
-)
-from pydantic_settings import (
-    BaseSettings,
-    PydanticBaseSettingsSource,
-    SettingsConfigDict,
-    TomlConfigSettingsSource,
-)
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, model_validator
 
-from stream_dedup.errors import SettingsError
+from stream_dedup.setting_types import Clean, Duration, Shingle, read_number
 from stream_dedup.types import Choice, Measure, Method, VerifyBy
 
-#: Looked for in the current directory when neither --config nor STREAM_DEDUP_CONFIG is given.
-DEFAULT_CONFIG = Path("stream-dedup.toml")
+#: What the name of a setting begins with in the environment.
 ENV_PREFIX = "STREAM_DEDUP_"
 
 #: A table's number is one byte in the keys of a Redis index.
@@ -63,56 +44,6 @@ MEASURES = {
     VerifyBy.SHINGLES: _OF_SETS,
     VerifyBy.TEXT: (Measure.LCS, Measure.EDIT),
 }
-
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|w|)")
-_SECONDS = {"": 1, "ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
-#: Steps that ``clean`` may name.
-CLEAN_STEPS = ("markup", "urls", "numbers", "boilerplate")
-_SHINGLE = re.compile(r"(word|char):(\d{1,2})")
-
-
-def parse_duration(value: object) -> object:
-    """Turn ``"30d"``, ``"250ms"`` or ``"90"`` (seconds) into seconds, a float."""
-    if not isinstance(value, str):
-        return value
-    match = _DURATION.fullmatch(value.strip())
-    if match is None:
-        msg = f"{value!r} is not a duration; write a number and a unit, such as 250ms, 90s or 30d"
-        raise ValueError(msg)
-    return float(match[1]) * _SECONDS[match[2]]
-
-
-def _check_shingle(value: str) -> str:
-    match = _SHINGLE.fullmatch(value)
-    limits = {"word": (1, 8), "char": (2, 16)}
-    if match is not None:
-        low, high = limits[match[1]]
-        if low <= int(match[2]) <= high:
-            return f"{match[1]}:{int(match[2])}"
-    msg = f"{value!r} is not a shingle; write word:1 to word:8 or char:2 to char:16"
-    raise ValueError(msg)
-
-
-def _number(value: object) -> object:
-    """Read the number that a flag or an environment variable has as a string."""
-    return int(value) if isinstance(value, str) and value.strip().isdecimal() else value
-
-
-def _check_clean(value: str) -> str:
-    steps = [step.strip() for step in value.split(",")] if value.strip() else []
-    for step in steps:
-        if step not in CLEAN_STEPS:
-            msg = f"{step!r} is not a step; write {', '.join(CLEAN_STEPS)} with commas between"
-            raise ValueError(msg)
-    if steps.count("boilerplate") > 1:
-        msg = "the step boilerplate can be there once only"
-        raise ValueError(msg)
-    return ",".join(steps)
-
-
-Duration = Annotated[float, BeforeValidator(parse_duration), Field(gt=0, allow_inf_nan=False)]
-Shingle = Annotated[str, AfterValidator(_check_shingle)]
-Clean = Annotated[str, AfterValidator(_check_clean)]
 
 
 def _setting(default: Any, group: str, description: str, **constraints: Any) -> Any:
@@ -173,7 +104,7 @@ class Settings(BaseModel):
         ge=0,
         le=16,
     )
-    simhash_bits: Annotated[Literal[64, 128], BeforeValidator(_number)] = _setting(
+    simhash_bits: Annotated[Literal[64, 128], BeforeValidator(read_number)] = _setting(
         64, "fingerprint", "Bits of a SimHash."
     )
     weights: Literal["one", "tf", "tfidf"] = _setting(
@@ -486,65 +417,3 @@ def group_of(name: str) -> str:
     """Return the group of a setting: input, fingerprint, run, redis, kafka or worker."""
     extra = Settings.model_fields[name].json_schema_extra
     return str(extra["group"]) if isinstance(extra, dict) else ""
-
-
-def load_settings(flags: dict[str, Any] | None = None, config: Path | None = None) -> Settings:
-    """Read settings from the TOML file, the environment and ``flags``; the later wins.
-
-    Args:
-        flags: values by setting name, as given on the command line.
-        config: TOML file. Without it ``$STREAM_DEDUP_CONFIG``, else ``stream-dedup.toml`` if the
-            current directory has one.
-
-    Raises:
-        SettingsError: a file cannot be read, or a value is unknown or out of range.
-    """
-    path = config or _config_from_environment()
-    if path is not None and not path.is_file():
-        msg = f"The settings file {path} does not exist. Name another one with --config."
-        raise SettingsError(msg)
-
-    class Sources(Settings, BaseSettings):
-        model_config = SettingsConfigDict(
-            env_prefix=ENV_PREFIX, extra="forbid", frozen=True, toml_file=path
-        )
-
-        @classmethod
-        def settings_customise_sources(
-            cls,
-            settings_cls: type[BaseSettings],
-            init_settings: PydanticBaseSettingsSource,
-            env_settings: PydanticBaseSettingsSource,
-            dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - not a source here
-            file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - nor this
-        ) -> tuple[PydanticBaseSettingsSource, ...]:
-            return (init_settings, env_settings, TomlConfigSettingsSource(settings_cls))
-
-    try:
-        loaded = Sources(**(flags or {}))
-    except ValidationError as error:
-        raise SettingsError(_explain(error)) from error
-    except ValueError as error:  # not TOML
-        msg = f"The settings file {path} cannot be read: {error}. Correct it and start again."
-        raise SettingsError(msg) from error
-    return Settings.model_validate({name: getattr(loaded, name) for name in Settings.model_fields})
-
-
-def _config_from_environment() -> Path | None:
-    named = os.environ.get(ENV_PREFIX + "CONFIG")
-    if named:
-        return Path(named)
-    return DEFAULT_CONFIG if DEFAULT_CONFIG.is_file() else None
-
-
-def _explain(error: ValidationError) -> str:
-    """One sentence for each wrong setting, naming it as the user does."""
-    lines = []
-    for problem in error.errors():
-        name = ".".join(str(part) for part in problem["loc"]) or "settings"
-        reason = problem["msg"].removeprefix("Value error, ")
-        if problem["type"] == "extra_forbidden":
-            lines.append(f"{name}: there is no such setting; see stream-dedup settings.")
-        else:
-            lines.append(f"{name}: {reason}.")
-    return "\n".join(lines)

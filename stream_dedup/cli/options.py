@@ -14,7 +14,9 @@ import click
 from annotated_types import Ge, Gt, Le, Lt
 from pydantic.fields import FieldInfo
 
-from stream_dedup.settings import Settings, group_of, load_settings, parse_duration
+from stream_dedup.setting_types import parse_duration
+from stream_dedup.settings import Settings, group_of
+from stream_dedup.settings_sources import load_settings
 
 Command = Callable[..., Any]
 

@@ -14,7 +14,8 @@ from stream_dedup.cli.plan_table import limits_of, plan_lines, readable_bytes
 from stream_dedup.errors import SettingsError
 from stream_dedup.fingerprint.banding import SIGNATURE_VALUES
 from stream_dedup.fingerprint.fingerprinter import method_of
-from stream_dedup.settings import Settings, load_settings
+from stream_dedup.settings import Settings
+from stream_dedup.settings_sources import load_settings
 from stream_dedup.tables.plan import (
     CURVE,
     FILL,

@@ -15,7 +15,8 @@ from stream_dedup.errors import SettingsError
 from stream_dedup.explain import compare, look_up
 from stream_dedup.fingerprint.fingerprinter import Fingerprinter
 from stream_dedup.fingerprint.hashing import frequencies_origin
-from stream_dedup.settings import CLEAN_STEPS, Settings
+from stream_dedup.setting_types import CLEAN_STEPS
+from stream_dedup.settings import Settings
 from stream_dedup.text.boilerplate import Boilerplate, Learned, line_keys
 from stream_dedup.text.clean import Cleaner, drop_numbers, drop_urls
 from stream_dedup.text.markup import strip_markup

@@ -13,7 +13,8 @@ from click.testing import CliRunner, Result
 
 from stream_dedup.cli.main import cli
 from stream_dedup.fingerprint.fingerprinter import Fingerprinter
-from stream_dedup.settings import ENV_PREFIX, Settings, load_settings
+from stream_dedup.settings import ENV_PREFIX, Settings
+from stream_dedup.settings_sources import load_settings
 from stream_dedup.types import Method
 
 SIMHASH = ("--documents", "1e9", "--method", "simhash", "--hamming", "3")

@@ -14,7 +14,9 @@ from click.testing import CliRunner, Result
 from stream_dedup.cli.main import cli
 from stream_dedup.cli.options import describe_default
 from stream_dedup.errors import SettingsError
-from stream_dedup.settings import ENV_PREFIX, Settings, group_of, load_settings, parse_duration
+from stream_dedup.setting_types import parse_duration
+from stream_dedup.settings import ENV_PREFIX, Settings, group_of
+from stream_dedup.settings_sources import load_settings
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "settings.md"
 NAMES = sorted(Settings.model_fields)

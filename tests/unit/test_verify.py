@@ -34,7 +34,8 @@ from stream_dedup.errors import SettingsError
 from stream_dedup.fingerprint.fingerprinter import Fingerprinter
 from stream_dedup.index.base import index_batch
 from stream_dedup.index.records import RecordFormat
-from stream_dedup.settings import MEASURES, load_settings
+from stream_dedup.settings import MEASURES
+from stream_dedup.settings_sources import load_settings
 from stream_dedup.stream.messages import Decoder, Poison, Reason
 from stream_dedup.verify.bloom import BITS, LIMIT, standard_error
 from stream_dedup.verify.evidence import HEAD, Evidence, counts
