@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from stream_dedup.cli.options import settings_options
+from stream_dedup.cli.options import inputs_argument, settings_options
 from stream_dedup.errors import InputError
 from stream_dedup.settings import Settings
 from stream_dedup.stream.files import Line, open_output, read_lines
@@ -51,13 +51,7 @@ class _Found(msgspec.Struct, frozen=True):
 
 
 @click.command(epilog=_EPILOG)
-@click.argument(
-    "documents",
-    nargs=-1,
-    required=True,
-    metavar="DOCUMENTS...",
-    type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path),
-)
+@inputs_argument("documents", "DOCUMENTS...")
 @click.option(
     "-o",
     "--output",

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from stream_dedup.cli.options import settings_options
+from stream_dedup.cli.options import inputs_argument, settings_options
 from stream_dedup.errors import InputError, SettingsError
 from stream_dedup.fingerprint.fingerprinter import Fingerprinter
 from stream_dedup.fingerprint.frequencies import CELLS, Frequencies, read_frequencies
@@ -39,13 +39,7 @@ Exit codes:
 
 
 @click.command(epilog=_EPILOG)
-@click.argument(
-    "inputs",
-    nargs=-1,
-    required=True,
-    metavar="INPUT...",
-    type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path),
-)
+@inputs_argument("inputs", "INPUT...")
 @click.option(
     "-o",
     "--output",

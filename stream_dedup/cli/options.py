@@ -5,20 +5,45 @@ from __future__ import annotations
 import functools
 import types
 import typing
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Literal
 
 import click
+import msgspec
 from annotated_types import Ge, Gt, Le, Lt
 from pydantic.fields import FieldInfo
 
+from stream_dedup.errors import SettingsError
 from stream_dedup.setting_types import parse_duration
 from stream_dedup.settings import Settings, group_of
 from stream_dedup.settings_sources import load_settings
 
 Command = Callable[..., Any]
+
+
+def inputs_argument(name: str, metavar: str) -> Callable[[Command], Command]:
+    """Give a command the argument that takes files of documents, or - for standard input."""
+    path = click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path)
+    return click.argument(name, nargs=-1, required=True, metavar=metavar, type=path)
+
+
+def write_settings(path: Path, comments: Sequence[str], values: Mapping[str, Any]) -> None:
+    """Write settings, under comments, into a new TOML file for ``--config``.
+
+    Raises:
+        SettingsError: the file is there already, or cannot be written.
+    """
+    lines = [f"# {comment}" for comment in comments]
+    lines += [f"{name} = {msgspec.json.encode(value).decode()}" for name, value in values.items()]
+    try:
+        with path.open("x") as file:
+            file.write("\n".join(lines) + "\n")
+    except OSError as error:
+        msg = f"{path} cannot be written: {error.strerror}. Name a new file with --write."
+        raise SettingsError(msg) from error
+    click.echo(f"Wrote {path}.", err=True)
 
 
 def settings_options(*groups: str, also: Collection[str] = ()) -> Callable[[Command], Command]:

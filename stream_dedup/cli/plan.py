@@ -10,8 +10,8 @@ from typing import Any
 import click
 import msgspec
 
+from stream_dedup.cli.options import write_settings
 from stream_dedup.cli.plan_table import limits_of, plan_lines, readable_bytes
-from stream_dedup.errors import SettingsError
 from stream_dedup.fingerprint.banding import SIGNATURE_VALUES
 from stream_dedup.fingerprint.fingerprinter import method_of
 from stream_dedup.settings import Settings
@@ -253,17 +253,9 @@ def _write(path: Path, settings: Settings, plan: Plan) -> None:
     values: dict[str, Any] = limits_of(settings)
     values |= {name: value for name, value in plan.design.settings.items() if value}
     values |= {"expected_originals": settings.expected_originals, "partitions": plan.partitions}
-    lines = [
-        f"# {plan.design.name}, {plan.design.tables} tables: {plan.bytes_per_original:.0f} bytes",
-        f"# for an original, {readable_bytes(plan.memory)} in all, {plan.shards} shards.",
-        "# None of these can be changed once the index is in use.",
+    comments = [
+        f"{plan.design.name}, {plan.design.tables} tables: {plan.bytes_per_original:.0f} bytes",
+        f"for an original, {readable_bytes(plan.memory)} in all, {plan.shards} shards.",
+        "None of these can be changed once the index is in use.",
     ]
-    for name, value in values.items():
-        lines.append(f"{name} = {msgspec.json.encode(value).decode()}")
-    try:
-        with path.open("x") as file:
-            file.write("\n".join(lines) + "\n")
-    except OSError as error:
-        msg = f"{path} cannot be written: {error.strerror}. Name a new file with --write."
-        raise SettingsError(msg) from error
-    click.echo(f"Wrote {path}.", err=True)
+    write_settings(path, comments, values)

@@ -14,7 +14,7 @@ import click
 import msgspec
 from click.core import ParameterSource
 
-from stream_dedup.cli.options import settings_options
+from stream_dedup.cli.options import inputs_argument, settings_options
 from stream_dedup.deduplicator import Deduplicator, Stages
 from stream_dedup.settings import Settings
 from stream_dedup.stream.embedded import Here, Pool, Run, Summary
@@ -44,13 +44,7 @@ Exit codes:
 
 
 @click.command(epilog=_EPILOG)
-@click.argument(
-    "inputs",
-    nargs=-1,
-    required=True,
-    metavar="INPUT...",
-    type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path),
-)
+@inputs_argument("inputs", "INPUT...")
 @click.option(
     "-o",
     "--output",
@@ -155,7 +149,7 @@ def _job_pool(stack: ExitStack, jobs: int, make: Callable[[], LineStages]) -> Po
     # Imported here because one process does without it.
     from stream_dedup.stream.jobs import JobPool  # noqa: PLC0415
 
-    return stack.enter_context(JobPool(jobs or _cores(), make, ["stream_dedup.cli.main"]))
+    return stack.enter_context(JobPool(jobs or _cores(), make, [__name__]))
 
 
 def _cores() -> int:

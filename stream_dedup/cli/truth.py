@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from stream_dedup.cli.options import inputs_argument
 from stream_dedup.evaluate.measures import Intervals
 from stream_dedup.evaluate.request import KINDS, Request
 
@@ -16,13 +17,7 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _NEW_FILE = click.Path(dir_okay=False, path_type=Path)
 _SHARE = click.FloatRange(0, 1)
 
-documents_argument = click.argument(
-    "documents",
-    nargs=-1,
-    required=True,
-    metavar="DOCS...",
-    type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path),
-)
+documents_argument = inputs_argument("documents", "DOCS...")
 
 seed_option = click.option(
     "--random-seed",

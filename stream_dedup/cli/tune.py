@@ -10,9 +10,8 @@ import click
 import msgspec
 
 from stream_dedup.cli.evaluate import tell
-from stream_dedup.cli.options import settings_options
+from stream_dedup.cli.options import settings_options, write_settings
 from stream_dedup.cli.truth import documents_argument, truth_options
-from stream_dedup.errors import SettingsError
 from stream_dedup.evaluate.measures import Intervals
 from stream_dedup.evaluate.report import aligned, measure_rows, shown, sweep_rows
 from stream_dedup.evaluate.request import Request, prepare
@@ -142,13 +141,5 @@ def _write(path: Path, found: Proposal) -> None:
     """Write the proposed settings into a new file."""
     pairs = found.held_out["pairs"]
     held = ", ".join(f"{name} {shown(pairs[name])}" for name in ("precision", "recall", "f1"))
-    lines = [f"# Tuned; on documents held out, pairs: {held}."]
-    for name, value in found.points[0].values.items():
-        lines.append(f"{name} = {msgspec.json.encode(value).decode()}")
-    try:
-        with path.open("x") as file:
-            file.write("\n".join(lines) + "\n")
-    except OSError as error:
-        msg = f"{path} cannot be written: {error.strerror}. Name a new file with --write."
-        raise SettingsError(msg) from error
-    click.echo(f"Wrote {path}.", err=True)
+    comment = f"Tuned; on documents held out, pairs: {held}."
+    write_settings(path, [comment], found.points[0].values)
