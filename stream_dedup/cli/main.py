@@ -3,22 +3,12 @@
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 from typing import Any
 
 import click
 
 from stream_dedup import __version__
-from stream_dedup.cli.audit import audit_command
-from stream_dedup.cli.evaluate import evaluate_command
-from stream_dedup.cli.explain import explain
-from stream_dedup.cli.generate import generate
-from stream_dedup.cli.learn import learn
-from stream_dedup.cli.plan import plan
-from stream_dedup.cli.run import run
-from stream_dedup.cli.sample import sample_command
-from stream_dedup.cli.settings import settings
-from stream_dedup.cli.tune import tune_command
-from stream_dedup.cli.worker import worker
 from stream_dedup.errors import StreamDedupError
 from stream_dedup.stream.files import forget_standard_output
 
@@ -42,8 +32,39 @@ Exit codes:
 """
 
 
+#: The object that is each command, in the module of its name.
+_COMMANDS = {
+    "audit": "audit_command",
+    "evaluate": "evaluate_command",
+    "explain": "explain",
+    "generate": "generate",
+    "learn": "learn",
+    "plan": "plan",
+    "run": "run",
+    "sample": "sample_command",
+    "settings": "settings",
+    "tune": "tune_command",
+    "worker": "worker",
+}
+
+
 class _Group(click.Group):
-    """Turns an error raised on purpose into its sentence and its exit code."""
+    """Loads a command when it is asked for; turns an error raised on purpose into its exit code.
+
+    The error's sentence is printed. No command pays for what only the others import.
+    """
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - as click has it
+        """Return the names of all commands."""
+        return sorted(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """Load a command."""
+        if cmd_name not in _COMMANDS:
+            return None
+        module = import_module(f"stream_dedup.cli.{cmd_name}")
+        command: click.Command = getattr(module, _COMMANDS[cmd_name])
+        return command
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command."""
@@ -63,23 +84,6 @@ class _Group(click.Group):
 @click.version_option(__version__, prog_name="stream-dedup")
 def cli() -> None:
     """Find near-duplicate documents in a stream."""
-
-
-_COMMANDS = (
-    run,
-    explain,
-    worker,
-    learn,
-    plan,
-    evaluate_command,
-    sample_command,
-    tune_command,
-    generate,
-    audit_command,
-    settings,
-)
-for command in _COMMANDS:
-    cli.add_command(command)
 
 
 def main() -> None:

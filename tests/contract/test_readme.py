@@ -6,6 +6,7 @@ import re
 import shlex
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
 
@@ -48,4 +49,4 @@ def test_every_command_shown_exists() -> None:
     shown = set(re.findall(r"^stream-dedup ([a-z]+)", "".join(blocks("sh")), re.MULTILINE))
 
     assert shown
-    assert shown <= set(cli.commands)
+    assert shown <= set(cli.list_commands(click.Context(cli)))
