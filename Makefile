@@ -2,6 +2,8 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
+# Most of the tests wait for a service. Each process starts its own, so not more than a few.
+PARALLEL := --numprocesses auto --maxprocesses 4 --dist loadfile
 
 .DEFAULT_GOAL := help
 
@@ -16,7 +18,7 @@ run: .venv/run.stamp ## Deduplicate examples/documents.jsonl into .run/annotated
 
 .PHONY: test
 test: check services ## Check the code, then run all tests on real services
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest $(PARALLEL)
 
 .PHONY: check
 check: .venv/dev.stamp ## Lint, format, types and the import contract

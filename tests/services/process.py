@@ -18,7 +18,12 @@ from tests.services.errors import ServiceError
 #: Below the range that systems take outgoing ports from. A client that keeps calling a stopped
 #: server on a port of that range may end up connected to itself, and then holds the port.
 _PORTS = range(20_000, 32_000)
-_untried = iter(random.sample(_PORTS, k=len(_PORTS)))
+#: Test processes side by side take every so-many-th port, so that none takes what another was given
+#: and does not listen on yet.
+_SHARE = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+_SHARES = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+_OWN_PORTS = _PORTS[_SHARE::_SHARES]
+_untried = iter(random.sample(_OWN_PORTS, k=len(_OWN_PORTS)))
 _STOP_SECONDS = 20.0
 _LOG_LINES = 30
 
