@@ -322,11 +322,51 @@ class Settings(BaseModel):
         "Time without progress after which a worker process is killed and restarted.",
     )
 
+    # A second configuration beside this one; see docs/shadow.md.
+    shadow: Path | None = _setting(
+        None,
+        "shadow",
+        "TOML file of a second configuration that decides the same documents unpublished; what it "
+        "does not give is as in these settings.",
+    )
+    shadow_sample: int = _setting(
+        50,
+        "shadow",
+        "Differences of each kind that are sampled: by a run in all, by a worker each minute.",
+        ge=0,
+        le=10_000,
+    )
+    shadow_text: int = _setting(
+        1000,
+        "shadow",
+        "Characters of a text that are written into a sample; 0 leaves texts out.",
+        ge=0,
+        le=1_000_000,
+    )
+    shadow_topic: str | None = _setting(
+        None, "kafka", "Topic for sampled differences to the shadow; without it, none is sent."
+    )
+    shadow_backlog: int = _setting(
+        20_000_000,
+        "worker",
+        "Characters of published documents that may wait for the shadow in each process; it skips, "
+        "and counts, what comes when there are more.",
+        ge=1_000,
+        le=10_000_000_000,
+    )
+
     @model_validator(mode="after")
     def _topics_differ(self) -> Settings:
         topics = [self.input_topic, self.output_topic, self.dead_letter_topic]
         if len(set(topics)) < len(topics):
             msg = "input_topic, output_topic and dead_letter_topic must be three different topics"
+            raise ValueError(msg)
+        return self
+
+    @model_validator(mode="after")
+    def _shadow_topic_differs(self) -> Settings:
+        if self.shadow_topic in {self.input_topic, self.output_topic, self.dead_letter_topic}:
+            msg = "shadow_topic must be another topic than those of documents and dead letters"
             raise ValueError(msg)
         return self
 
@@ -414,6 +454,6 @@ class Settings(BaseModel):
 
 
 def group_of(name: str) -> str:
-    """Return the group of a setting: input, fingerprint, run, redis, kafka or worker."""
+    """Return the group of a setting: input, fingerprint, run, redis, kafka, worker, shadow."""
     extra = Settings.model_fields[name].json_schema_extra
     return str(extra["group"]) if isinstance(extra, dict) else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,10 @@ from pydantic_settings import (
 )
 
 from stream_dedup.errors import SettingsError
-from stream_dedup.settings import ENV_PREFIX, Settings
+from stream_dedup.settings import ENV_PREFIX, Settings, group_of
+
+#: What a shadow may have otherwise than the live configuration.
+_OF_SHADOWS = ("fingerprint", "redis")
 
 #: Looked for in the current directory when neither --config nor STREAM_DEDUP_CONFIG is given.
 DEFAULT_CONFIG = Path("stream-dedup.toml")
@@ -61,6 +65,45 @@ def load_settings(flags: dict[str, Any] | None = None, config: Path | None = Non
         msg = f"The settings file {path} cannot be read: {error}. Correct it and start again."
         raise SettingsError(msg) from error
     return Settings.model_validate({name: getattr(loaded, name) for name in Settings.model_fields})
+
+
+def load_shadow(live: Settings, path: Path, *, in_redis: bool) -> Settings:
+    """Read the settings of a second configuration; what its file does not give is as in ``live``.
+
+    Args:
+        live: the settings that the shadow stands beside.
+        path: TOML file.
+        in_redis: whether their originals are kept in Redis, where two cannot share a namespace.
+
+    Raises:
+        SettingsError: the file cannot be read, a value is unknown or out of range, is none that a
+            shadow can have of its own, or both have one namespace.
+    """
+    try:
+        given = tomllib.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        msg = f"The shadow's settings file {path} cannot be read: {error}. Name a TOML file."
+        raise SettingsError(msg) from error
+    values = {name: getattr(live, name) for name in Settings.model_fields}
+    try:
+        shadow = Settings.model_validate(values | given)
+    except ValidationError as error:
+        msg = f"The shadow's settings file {path} is wrong.\n{_explain(error)}"
+        raise SettingsError(msg) from error
+    others = (name for name in given if group_of(name) not in _OF_SHADOWS)
+    if foreign := [name for name in others if getattr(shadow, name) != values[name]]:
+        msg = (
+            f"{path} gives {', '.join(foreign)}, which a shadow cannot have otherwise than the "
+            "live configuration: it decides the same documents. Leave it out there."
+        )
+        raise SettingsError(msg)
+    if in_redis and shadow.redis_namespace == live.redis_namespace:
+        msg = (
+            f"The shadow of {path} has the redis_namespace {live.redis_namespace!r}, as the live "
+            "configuration has. Give it another one in that file."
+        )
+        raise SettingsError(msg)
+    return shadow.model_copy(update={"shadow": None})
 
 
 def _config_from_environment() -> Path | None:

@@ -15,6 +15,7 @@ import msgspec
 from click.core import ParameterSource
 
 from stream_dedup.cli.options import inputs_argument, settings_options
+from stream_dedup.cli.shadow_run import ShadowRun, in_sentences
 from stream_dedup.deduplicator import Deduplicator, Stages
 from stream_dedup.settings import Settings
 from stream_dedup.stream.embedded import Here, Pool, Run, Summary
@@ -30,6 +31,7 @@ Examples:
   stream-dedup run posts.jsonl.gz --jobs 2 -o annotated.jsonl
   stream-dedup run titles.txt --format text --shingle char:5 --method simhash
   stream-dedup run backlog.jsonl --redis-url redis://10.0.0.1:6379 -o annotated.jsonl
+  stream-dedup run posts.jsonl --shadow looser.toml --shadow-samples to-label.jsonl -o out.jsonl
 
 \b
 Exit codes:
@@ -76,6 +78,16 @@ Exit codes:
     show_default=True,
     help="What a line is: a JSON object, or the text itself.",
 )
+@click.option(
+    "--shadow-state",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="The same as --state, for the originals of the shadow.",
+)
+@click.option(
+    "--shadow-samples",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="File for pairs to label, sampled from what the shadow decides otherwise.",
+)
 @click.option("-q", "--quiet", is_flag=True, help="No summary and no progress bar.")
 @click.option(
     "--json",
@@ -83,7 +95,7 @@ Exit codes:
     is_flag=True,
     help="Print the summary as JSON: to standard output with -o, else to standard error.",
 )
-@settings_options("input", "fingerprint", "redis", "run")
+@settings_options("input", "fingerprint", "redis", "run", "shadow")
 @click.pass_context
 def run(
     context: click.Context,
@@ -94,6 +106,8 @@ def run(
     redis: bool,
     dead_letters: Path | None,
     line_format: str,
+    shadow_state: Path | None,
+    shadow_samples: Path | None,
     quiet: bool,
     as_json: bool,
     settings: Settings,
@@ -104,16 +118,20 @@ def run(
     written back in order, unchanged but for a `dedup` object with the status (original,
     exact_duplicate or near_duplicate), the id of its duplicate group and the id of its original.
     A run with --state or --redis may be killed at any moment and made again: it gives the same
-    annotations.
+    annotations. With --shadow, a second configuration decides beside this one, and the differences
+    are told.
     """
     redis = redis or context.get_parameter_source("redis_url") is ParameterSource.COMMANDLINE
-    if redis and state is not None:
+    if redis and (state is not None or shadow_state is not None):
         msg = "--state and --redis name two places for the originals. Name one."
         raise click.UsageError(msg)
     if dead_letters is not None and dead_letters.resolve() == output.resolve():
         msg = "--output and --dead-letters name the same file. Name two."
         raise click.UsageError(msg)
-    make = partial(_stages, settings, line_format, set_aside=dead_letters is not None)
+    shadow = ShadowRun.of(settings, shadow_state, shadow_samples, in_redis=redis)
+    aside = dead_letters is not None
+    beside = None if shadow is None else shadow.settings
+    make = partial(_stages, settings, line_format, set_aside=aside, shadow=beside)
     with ExitStack() as stack:
         pool: Pool = Here(make()) if settings.jobs == 1 else _job_pool(stack, settings.jobs, make)
         deduplicator = stack.enter_context(_open(settings, state, redis=redis))
@@ -122,13 +140,19 @@ def run(
         if dead_letters is not None:
             set_aside = stack.enter_context(open_output(dead_letters)).write
         job = Run(deduplicator.index, pool, write, set_aside)
+        if beside is not None:
+            job.shadow = stack.enter_context(_open(beside, shadow_state, redis=redis)).index
         progress = stack.enter_context(_progress(inputs, shown=not quiet and sys.stderr.isatty()))
         job.annotate(_all_chunks(inputs, progress))
         summary = job.summary(deduplicator.configuration)
+    told, sentences = msgspec.structs.asdict(summary), _sentences(summary)
+    if shadow is not None:
+        told["shadow"] = found = shadow.end(job.comparison, inputs, make())
+        sentences += "\n" + in_sentences(found)
     if as_json:
-        click.echo(msgspec.json.encode(summary), err=output == STANDARD)
+        click.echo(msgspec.json.encode(told), err=output == STANDARD)
     elif not quiet:
-        click.echo(_sentences(summary), err=True)
+        click.echo(sentences, err=True)
 
 
 def _open(settings: Settings, state: Path | None, *, redis: bool) -> Deduplicator:
@@ -140,9 +164,12 @@ def _open(settings: Settings, state: Path | None, *, redis: bool) -> Deduplicato
     return Deduplicator(settings, index=RedisIndex.connect(settings))
 
 
-def _stages(settings: Settings, line_format: str, *, set_aside: bool) -> LineStages:
+def _stages(
+    settings: Settings, line_format: str, *, set_aside: bool, shadow: Settings | None = None
+) -> LineStages:
     lines: LineFormat = TextLines() if line_format == "text" else JsonLines(settings)
-    return LineStages(Stages(settings), lines, set_aside=set_aside)
+    beside = None if shadow is None else Stages(shadow)
+    return LineStages(Stages(settings), lines, set_aside=set_aside, shadow=beside)
 
 
 def _job_pool(stack: ExitStack, jobs: int, make: Callable[[], LineStages]) -> Pool:

@@ -11,10 +11,11 @@ from typing import Protocol
 import msgspec
 
 from stream_dedup.errors import ServiceError
-from stream_dedup.index.base import Attachment, Index
+from stream_dedup.index.base import Attachment, Index, IndexBatch
+from stream_dedup.shadow import Comparison
 from stream_dedup.stream.files import CHUNK_BYTES, CHUNK_LINES, Chunk
 from stream_dedup.stream.patience import Patience
-from stream_dedup.stream.stages import Annotated, Copied, LineStages, Prepared
+from stream_dedup.stream.stages import Annotated, Claimed, Copied, LineStages, Prepared
 from stream_dedup.types import DocumentId, Status
 
 log = logging.getLogger(__name__)
@@ -24,7 +25,7 @@ _LARGEST = 5
 
 #: Lines that are decided, and made durable in a state file, together.
 Batch = Sequence[Chunk]
-Claim = Callable[[Prepared], list[Attachment | None]]
+Claim = Callable[[Prepared], Claimed]
 
 
 class Group(msgspec.Struct, frozen=True):
@@ -96,6 +97,10 @@ class Run:
         pool: carries out the stages around it.
         write: takes annotated lines.
         set_aside: takes lines that are no documents, as JSON, if the pool lets them pass.
+
+    Attributes:
+        shadow: decides the same documents a second time, for a pool that prepares them for it.
+        comparison: the decisions beside those of the shadow; None before there are any.
     """
 
     def __init__(
@@ -106,6 +111,8 @@ class Run:
         set_aside: Callable[[bytes], object] | None = None,
     ) -> None:
         self._index = index
+        self.shadow: Index | None = None
+        self.comparison: Comparison | None = None
         self._pool = pool
         self._write = write
         self._set_aside = set_aside
@@ -125,6 +132,10 @@ class Run:
             self._write(annotated.lines)
             self._statuses.update(annotated.statuses)
             self._copies.update(dict(annotated.copies))
+            if self.comparison is None:
+                self.comparison = annotated.comparison
+            elif annotated.comparison is not None:
+                self.comparison.merge(annotated.comparison)
 
     def summary(self, configuration: str) -> Summary:
         """Say what has been found so far."""
@@ -143,18 +154,25 @@ class Run:
             configuration=configuration,
         )
 
-    def _claim(self, prepared: Prepared) -> list[Attachment | None]:
+    def _claim(self, prepared: Prepared) -> Claimed:
         if self._set_aside is not None:
             for letter in prepared.dead_letters:
                 self._set_aside(letter)
         self._dead_letters += len(prepared.dead_letters)
-        patience = Patience(time)
-        while True:
-            try:
-                return self._index.claim(prepared.batch)
-            except ServiceError as error:
-                log.warning("the index is out of reach, trying again: %s", error)
-                patience.wait(error)
+        live = _claim_patiently(self._index, prepared.batch)
+        if self.shadow is None or prepared.shadow is None:
+            return Claimed(live)
+        return Claimed(live, _claim_patiently(self.shadow, prepared.shadow))
+
+
+def _claim_patiently(index: Index, batch: IndexBatch) -> list[Attachment | None]:
+    patience = Patience(time)
+    while True:
+        try:
+            return index.claim(batch)
+        except ServiceError as error:
+            log.warning("the index is out of reach, trying again: %s", error)
+            patience.wait(error)
 
 
 def gather(chunks: Iterable[Chunk]) -> Iterator[Batch]:

@@ -26,10 +26,9 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from stream_dedup.errors import StreamDedupError, WorkerError
-from stream_dedup.index.base import Attachment
 from stream_dedup.stream.embedded import Batch, Claim
 from stream_dedup.stream.slots import Slots
-from stream_dedup.stream.stages import Annotated, LineStages, Pending, Prepared
+from stream_dedup.stream.stages import Annotated, Claimed, LineStages, Pending, Prepared
 
 #: Batches that a worker may have on their way: one in work, others waiting here or there.
 DEPTH = 4
@@ -41,7 +40,6 @@ _SLOT_BYTES = 8 << 20
 _END_SECONDS = 2.0
 
 Make = Callable[[], LineStages]
-Attachments = Sequence[Attachment | None]
 Answer = Prepared | Annotated | StreamDedupError
 
 
@@ -165,13 +163,13 @@ class _Journey:
             return False
         job = self._unclaimed.popleft()
         try:
-            attachments = claim(_prepared(answer))
+            claimed = claim(_prepared(answer))
         except StreamDedupError as error:
             self._fail(error)
             self._unclaimed.clear()
         else:
             self._unwritten.append(job)
-            job.worker.finish(job, attachments, self._here)
+            job.worker.finish(job, claimed, self._here)
         return True
 
     def begin(self) -> bool:
@@ -227,13 +225,13 @@ class _Worker:
             job.answer = error
         return job
 
-    def finish(self, job: _Job, attachments: Attachments, here: LineStages) -> None:
+    def finish(self, job: _Job, claimed: Claimed, here: LineStages) -> None:
         """Have a claimed batch finished, where it has been prepared."""
         if job.pending is not None:
-            job.answer = here.finish(job.pending, attachments)
+            job.answer = here.finish(job.pending, claimed)
             return
-        sizes = self._slots.put(job.slot, attachments)
-        value = None if sizes else attachments
+        sizes = self._slots.put(job.slot, claimed)
+        value = None if sizes else claimed
         self._send(job, _Message(job.slot, _Stage.FINISH, sizes, value))
 
     def receive(self) -> None:

@@ -11,6 +11,7 @@ import msgspec
 from stream_dedup.deduplicator import Stages
 from stream_dedup.errors import InputError
 from stream_dedup.index.base import Attachment, IndexBatch
+from stream_dedup.shadow import Comparison
 from stream_dedup.stream.files import Chunk, Line
 from stream_dedup.stream.messages import Poison
 from stream_dedup.types import Decision, Document, DocumentId, Status
@@ -48,10 +49,19 @@ class Prepared(NamedTuple):
     Attributes:
         dead_letters: the lines that are no documents, as they are set aside.
         batch: the others, fingerprinted.
+        shadow: the same by the shadow's configuration, if there is one.
     """
 
     dead_letters: list[bytes]
     batch: IndexBatch
+    shadow: IndexBatch | None = None
+
+
+class Claimed(NamedTuple):
+    """What a batch was attached to, in the live index and in the shadow's, if there is one."""
+
+    live: Sequence[Attachment | None]
+    shadow: Sequence[Attachment | None] | None = None
 
 
 class Annotated(NamedTuple):
@@ -61,11 +71,13 @@ class Annotated(NamedTuple):
         lines: the annotated lines.
         statuses: how many documents turned out to be what.
         copies: how many copies of which original, in the order in which they were first met.
+        comparison: the decisions beside those of the shadow, if there is one.
     """
 
     lines: bytes | memoryview
     statuses: dict[Status, int]
     copies: list[tuple[Copied, int]]
+    comparison: Comparison | None = None
 
 
 class Pending(NamedTuple):
@@ -74,6 +86,7 @@ class Pending(NamedTuple):
     lines: list[Line]
     documents: list[Document]
     digests: list[bytes]
+    shadow_digests: Sequence[bytes] = ()
 
 
 class LineStages:
@@ -82,12 +95,16 @@ class LineStages:
     Attributes:
         stages: the same for documents.
         lines: how documents stand in lines.
+        shadow: the stages of the shadow, if there is one.
     """
 
-    def __init__(self, stages: Stages, lines: LineFormat, *, set_aside: bool) -> None:
+    def __init__(
+        self, stages: Stages, lines: LineFormat, *, set_aside: bool, shadow: Stages | None = None
+    ) -> None:
         """Set up; ``set_aside`` says whether lines that are no documents are let pass."""
         self.stages = stages
         self.lines = lines
+        self.shadow = shadow
         self._set_aside = set_aside
 
     def prepare(self, chunks: Iterable[Chunk]) -> tuple[Prepared, Pending]:
@@ -109,12 +126,20 @@ class LineStages:
                 else:
                     lines.append(line)
         batch = self.stages.prepare(documents)
-        return Prepared(dead_letters, batch), Pending(lines, documents, batch.prints.digests)
+        prepared = Prepared(dead_letters, batch)
+        pending = Pending(lines, documents, batch.prints.digests)
+        if self.shadow is None:
+            return prepared, pending
+        beside = self.shadow.prepare(documents)
+        return (
+            prepared._replace(shadow=beside),
+            pending._replace(shadow_digests=beside.prints.digests),
+        )
 
-    def finish(self, pending: Pending, attachments: Sequence[Attachment | None]) -> Annotated:
+    def finish(self, pending: Pending, claimed: Claimed) -> Annotated:
         """Annotate the lines of a batch."""
-        lines, documents, digests = pending
-        decisions = self.stages.decisions(documents, digests, attachments)
+        lines, documents, digests, _ = pending
+        decisions = self.stages.decisions(documents, digests, claimed.live)
         encode = self.lines.encode
         annotated = [
             encode(line, document, decision)
@@ -125,7 +150,19 @@ class LineStages:
         statuses = Counter(decision.status for decision in duplicates)
         statuses[Status.ORIGINAL] = len(decisions) - len(duplicates)
         copies = Counter((copy.duplicate_id, copy.original_id) for copy in duplicates)
-        return Annotated(b"\n".join(annotated), statuses, list(copies.items()))
+        comparison = self._compare(pending, decisions, claimed)
+        return Annotated(b"\n".join(annotated), statuses, list(copies.items()), comparison)
+
+    def _compare(
+        self, pending: Pending, live: Sequence[Decision], claimed: Claimed
+    ) -> Comparison | None:
+        """Hold the decisions against the shadow's, if there is one."""
+        if self.shadow is None or claimed.shadow is None:
+            return None
+        shadow = self.shadow.decisions(pending.documents, pending.shadow_digests, claimed.shadow)
+        comparison = Comparison.of(self.stages.settings, self.shadow.settings)
+        comparison.add(pending.documents, live, shadow)
+        return comparison
 
     def _refuse(self, line: Line, poison: Poison) -> bytes:
         if not self._set_aside:

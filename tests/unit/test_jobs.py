@@ -22,13 +22,12 @@ from stream_dedup.cli import run as command
 from stream_dedup.cli.main import cli
 from stream_dedup.errors import WorkerError
 from stream_dedup.generate import StreamShape, generate
-from stream_dedup.index.base import Attachment
 from stream_dedup.settings import ENV_PREFIX, Settings
 from stream_dedup.stream import jobs as module
 from stream_dedup.stream.files import CHUNK_LINES, Chunk
 from stream_dedup.stream.jobs import JobPool
 from stream_dedup.stream.slots import Slots
-from stream_dedup.stream.stages import LineStages, Prepared
+from stream_dedup.stream.stages import Claimed, LineStages, Prepared
 
 PROGRAM = [sys.executable, "-W", "error", "-c", "from stream_dedup.cli.main import main; main()"]
 EXAMPLES = Path(__file__).parents[2] / "examples" / "documents.jsonl"
@@ -143,10 +142,10 @@ class TestErrors:
         batches = [[Chunk(lines[:100], "in", "/in", 1)]] * 50
         make = partial(command._stages, Settings(), "jsonl", set_aside=False)
 
-        def claim(prepared: Prepared) -> list[Attachment | None]:
+        def claim(prepared: Prepared) -> Claimed:
             if moment == "claim":
                 kill()
-            return [None] * len(prepared.batch)
+            return Claimed([None] * len(prepared.batch))
 
         with JobPool(2, make) as pool:
 

@@ -183,7 +183,15 @@ class TestValues:
 class TestDescriptions:
     @pytest.mark.parametrize("name", NAMES)
     def test_every_setting_has_a_group_and_a_sentence(self, name: str) -> None:
-        assert group_of(name) in {"input", "fingerprint", "run", "redis", "kafka", "worker"}
+        assert group_of(name) in {
+            "input",
+            "fingerprint",
+            "run",
+            "redis",
+            "kafka",
+            "worker",
+            "shadow",
+        }
         assert (Settings.model_fields[name].description or "").endswith(".")
 
     @pytest.mark.parametrize("name", NAMES)
