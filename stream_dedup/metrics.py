@@ -70,6 +70,25 @@ claims_retried_total = Counter(
 index_retries_total = Counter(
     f"{_PREFIX}_index_retries_total", "Batches decided again because the index was out of reach."
 )
+# A shadow: a second configuration beside the live one, see docs/shadow.md.
+shadow_documents_total = Counter(
+    f"{_PREFIX}_shadow_documents_total",
+    "Published documents that the shadow decided too, by both decisions.",
+    ["live", "shadow", "original"],
+)
+shadow_skipped_documents_total = Counter(
+    f"{_PREFIX}_shadow_skipped_documents_total",
+    "Published documents that the shadow did not decide; its index lacks their originals.",
+    ["reason"],
+)
+shadow_seconds_total = Counter(
+    f"{_PREFIX}_shadow_seconds_total", "Time that the shadow spent deciding."
+)
+shadow_backlog_documents = Gauge(
+    f"{_PREFIX}_shadow_backlog_documents",
+    "Published documents that wait for the shadow.",
+    multiprocess_mode="livesum",
+)
 # Kept by the supervisor, whose own process is outside the multi-process mode.
 worker_restarts_total = Counter(
     f"{_PREFIX}_worker_restarts_total",

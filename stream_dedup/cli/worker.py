@@ -11,6 +11,7 @@ _EPILOG = """\b
 Examples:
   stream-dedup worker --kafka-bootstrap kafka:9092 --redis-url redis://redis:6379/0
   stream-dedup worker --config worker.toml --processes 4 --http-host 0.0.0.0
+  stream-dedup worker --config worker.toml --shadow looser.toml --shadow-topic documents.shadow
   curl http://127.0.0.1:9464/readyz
 
 \b
@@ -27,7 +28,7 @@ group; what has not ended after 25 s is killed, which loses and doubles nothing.
 
 @click.command(epilog=_EPILOG)
 @click.option("--json", "as_json", is_flag=True, help="Log JSON objects: --log-format json.")
-@settings_options("fingerprint", "redis", "kafka", "worker", "input")
+@settings_options("fingerprint", "redis", "kafka", "worker", "input", "shadow")
 def worker(*, as_json: bool, settings: Settings) -> None:
     """Annotate a Kafka topic, exactly once.
 

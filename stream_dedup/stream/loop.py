@@ -11,7 +11,7 @@ One turn of ``Loop.step``:
    of it is visible, the input goes back to the last commit, and the turn ends; the next begins
    with the same records. A record that the broker refuses for good is remembered, and becomes a
    dead letter when it comes again.
-6. *Count*, only what is visible now.
+6. *Count*, only what is visible now, and tell the observer, if there is one.
 
 The loop ends when it is asked to, between turns, or with a ``ServiceError`` when the index or
 Kafka stays away longer than ``GIVE_UP_SECONDS``: then a restart is more likely to help.
@@ -60,6 +60,16 @@ class Decides(Protocol):
         """Decide a batch, in order."""
 
 
+class Observer(Protocol):
+    """Is told what became of each batch, and must be quick about it; a shadow is one."""
+
+    def published(self, documents: Sequence[Document], decisions: Sequence[Decision]) -> None:
+        """These documents were published with these decisions, and will not come again."""
+
+    def unsettled(self, documents: Sequence[Document]) -> None:
+        """Whether these were published is not known; if they were not, they will come again."""
+
+
 class _Batch(NamedTuple):
     """Records of one poll, sorted into documents and poison."""
 
@@ -78,6 +88,7 @@ class Loop:
         clock: the time.
         stopping: tells whether to end; asked between turns and while waiting.
         beat: called at each sign of progress.
+        observer: told of each batch after it was published, or not.
     """
 
     def __init__(
@@ -89,7 +100,9 @@ class Loop:
         *,
         stopping: Callable[[], bool] = lambda: False,
         beat: Callable[[], None] = lambda: None,
+        observer: Observer | None = None,
     ) -> None:
+        self._observer = observer
         self._settings = settings
         self._transport = transport
         self._deduplicator = deduplicator
@@ -139,9 +152,13 @@ class Loop:
         annotated = self._spent("annotate", decided)
         self._beat()
         if not self._publish(outputs):
+            if self._observer is not None:
+                self._observer.unsettled(batch.documents)
             return 0
         self._spent("publish", annotated)
         self._count(records, decisions, reasons, decided - decoded)
+        if self._observer is not None:
+            self._observer.published(batch.documents, decisions)
         self._read_lag()
         return len(records)
 

@@ -16,7 +16,7 @@ from prometheus_client import REGISTRY, CollectorRegistry, Histogram
 from stream_dedup import metrics
 from stream_dedup.errors import ServiceError
 from stream_dedup.settings import Settings
-from stream_dedup.stream.loop import Loop
+from stream_dedup.stream.loop import Loop, Observer
 from stream_dedup.stream.messages import Reason
 from stream_dedup.stream.patience import GIVE_UP_SECONDS
 from stream_dedup.stream.transport import Output, Partition, Position, PublishError, Record
@@ -133,6 +133,7 @@ def drain(
     transport: ScriptedTransport,
     deduplicator: FakeDeduplicator | None = None,
     clock: FakeClock | None = None,
+    observer: Observer | None = None,
     **settings: Any,
 ) -> list[Output]:
     """Run until everything is committed."""
@@ -142,6 +143,7 @@ def drain(
         deduplicator or FakeDeduplicator(),
         clock or FakeClock(),
         stopping=lambda: transport.committed == {n: len(log) for n, log in transport.logs.items()},
+        observer=observer,
     )
     loop.run()
     return transport.published
@@ -380,6 +382,45 @@ class TestFailures:
 
         assert transport.attempts == 0
         assert GIVE_UP_SECONDS <= clock.now < GIVE_UP_SECONDS + 10
+
+
+class Watching:
+    """Notes what the loop tells."""
+
+    def __init__(self, transport: ScriptedTransport) -> None:
+        self._transport = transport
+        self.published_ids: list[object] = []
+        self.unsettled_ids: list[object] = []
+
+    def published(self, documents: Sequence[Document], decisions: Sequence[Decision]) -> None:
+        assert [decision.original_id for decision in decisions] == [d.id for d in documents]
+        self.published_ids += [document.id for document in documents]
+        assert len(self.published_ids) == len(self._transport.published)
+
+    def unsettled(self, documents: Sequence[Document]) -> None:
+        self.unsettled_ids += [document.id for document in documents]
+
+
+class TestObserver:
+    @given(st.lists(st.sampled_from([None, "lost"]), max_size=12), st.integers(0, 30))
+    def test_it_is_told_of_each_document_once_it_is_published(
+        self, script: list[str | None], count: int
+    ) -> None:
+        transport = ScriptedTransport(texts(count), script)
+        watching = Watching(transport)
+
+        drain(transport, observer=watching)
+
+        assert Counter(watching.published_ids) == Counter(range(count))
+
+    def test_a_batch_that_may_have_been_published_is_told_as_such(self) -> None:
+        transport = ScriptedTransport(texts(4), ["late"])
+        watching = Watching(transport)
+
+        drain(transport, observer=watching)
+
+        assert watching.published_ids == []
+        assert len(transport.published) == len(watching.unsettled_ids) == 4
 
 
 class TestStopping:

@@ -8,6 +8,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from types import FrameType
 
 from stream_dedup import __version__, metrics
@@ -21,6 +22,7 @@ from stream_dedup.stream.loop import Loop
 from stream_dedup.types import Decision, Document
 from stream_dedup_workers import logs
 from stream_dedup_workers.pulse import Pulse, Stage
+from stream_dedup_workers.shadow import shadowed
 
 log = logging.getLogger(__name__)
 
@@ -94,9 +96,11 @@ class CountedDeduplicator:
 
 def _work(settings: Settings, identity: str, pulse: Pulse, stop: Callable[[], bool]) -> None:
     """Build everything, run the loop, and take everything down in the opposite order."""
-    deduplicator = CountedDeduplicator(settings)
-    metrics.build_info.labels(__version__, deduplicator.configuration).set(1)
-    try:
+    with (
+        closing(CountedDeduplicator(settings)) as deduplicator,
+        shadowed(settings, identity) as shadow,
+    ):
+        metrics.build_info.labels(__version__, deduplicator.configuration).set(1)
         pulse.beat()
         transport = open_transport(
             settings,
@@ -111,9 +115,8 @@ def _work(settings: Settings, identity: str, pulse: Pulse, stop: Callable[[], bo
         def beat() -> None:
             pulse.beat(Stage.JOINED if transport.joined() else Stage.POLLING)
 
-        try:
-            Loop(settings, transport, deduplicator, time, stopping=stop, beat=beat).run()
-        finally:
-            transport.close()
-    finally:
-        deduplicator.close()
+        with closing(transport):
+            loop = Loop(
+                settings, transport, deduplicator, time, stopping=stop, beat=beat, observer=shadow
+            )
+            loop.run()

@@ -13,11 +13,14 @@ import redis
 from kafka.admin import KafkaAdminClient  # type: ignore[import-untyped]
 from kafka.errors import KafkaError  # type: ignore[import-untyped]
 
-from stream_dedup.errors import ServiceError
+from stream_dedup.errors import ConfigurationMismatch, ServiceError
 from stream_dedup.index.connection import connect, nodes_of, reporting_errors, shown
 from stream_dedup.index.redis import RedisIndex
 from stream_dedup.settings import Settings
 from stream_dedup.stream.clients import check_installed
+from stream_dedup_workers.shadow import shadow_settings
+
+log = logging.getLogger(__name__)
 
 #: Time for the first answer of a broker.
 KAFKA_TIMEOUT_MS = 10_000
@@ -32,20 +35,28 @@ DEFAULT_PARTITIONS = 12
 
 
 def check(settings: Settings) -> None:
-    """Check the Kafka client, Kafka, Redis, and then the index.
+    """Check the Kafka client, the shadow's settings, Kafka, Redis, and then the index.
+
+    What is wrong with the shadow's Redis or index is only told: the live stream does without.
 
     Raises:
-        SettingsError: the Kafka client is not installed.
+        SettingsError: the Kafka client is not installed, or the shadow's settings cannot be used.
         ServiceError: something is out of reach, missing or set up wrongly.
         ConfigurationMismatch: the index was built with another fingerprint configuration.
     """
     check_installed(settings)
+    shadow = shadow_settings(settings)
     check_kafka(settings)
     check_redis(settings)
+    if shadow is not None:
+        try:
+            check_redis(shadow)
+        except (ServiceError, ConfigurationMismatch) as error:
+            log.warning("the shadow cannot decide yet: %s", error)
 
 
 def check_kafka(settings: Settings) -> None:
-    """Check that a broker answers, knows transactions as needed, and has the three topics.
+    """Check that a broker answers, knows transactions as needed, and has the topics.
 
     Raises:
         ServiceError: it is not so.
@@ -65,7 +76,9 @@ def check_kafka(settings: Settings) -> None:
     finally:
         kafka_log.setLevel(level)
     partitions = topics.get(settings.input_topic, DEFAULT_PARTITIONS)
-    wanted = (settings.input_topic, settings.output_topic, settings.dead_letter_topic)
+    wanted = [settings.input_topic, settings.output_topic, settings.dead_letter_topic]
+    if settings.shadow is not None and settings.shadow_topic is not None:
+        wanted.append(settings.shadow_topic)
     missing = [
         f"The Kafka topic {topic} does not exist. Create it: kafka-topics --bootstrap-server "
         f"{settings.kafka_bootstrap} --create --topic {topic} --partitions {partitions}"

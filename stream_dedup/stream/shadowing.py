@@ -1,0 +1,251 @@
+"""A shadow beside the loop: published batches are decided a second time, in a thread of its own.
+
+The live stream comes first. What the shadow meets, however it fails, is never seen by the loop, and
+the loop waits for it in one case only: when the shadow works, but has been slower than the live
+stream for so long that the backlog is full. Then the live stream goes at the shadow's pace, as long
+as that takes out a batch now and then.
+
+A shadow whose index is away tries the batch in hand again, and batches wait in the backlog, so
+a short absence is caught up with and leaves no trace. Beyond the backlog new batches are skipped,
+and counted: the shadow's index then lacks their originals.
+
+A batch whose publishing failed may have been published nevertheless, so the shadow's index gets it,
+uncounted. When it comes again the shadow gives the same answers, and they are counted then.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+from typing import NamedTuple, Protocol
+
+from stream_dedup import metrics
+from stream_dedup.errors import ConfigurationMismatch, ServiceError, StreamDedupError
+from stream_dedup.stream.patience import BACKOFF
+from stream_dedup.types import Decision, Document
+
+log = logging.getLogger(__name__)
+
+#: Longest time that the live stream waits for room in the backlog of a shadow that works.
+ROOM_SECONDS = 2.0
+#: Time that a shadow has at the end of its process to decide what waits.
+END_SECONDS = 10.0
+#: Time between two calls of ``Report.tick`` when there is nothing else to do.
+TICK_SECONDS = 1.0
+#: What a waiting document takes beside its text, in characters.
+_OVERHEAD = 200
+
+
+class Skipped(StrEnum):
+    """Why a shadow did not decide a document."""
+
+    #: The backlog was full: the index was away for too long, or the shadow is too slow.
+    BACKLOG = "backlog"
+    #: The shadow refuses the batch; its log tells why.
+    REFUSED = "refused"
+    #: The process ended first.
+    END = "end"
+
+
+class Decides(Protocol):
+    """What a shadow needs of a ``Deduplicator``."""
+
+    def decide(self, documents: Sequence[Document]) -> list[Decision]:
+        """Decide a batch, in order."""
+
+    def close(self) -> None:
+        """Release the index."""
+
+
+class Report(Protocol):
+    """Where the decisions of both go."""
+
+    def add(
+        self, documents: Sequence[Document], live: Sequence[Decision], shadow: Sequence[Decision]
+    ) -> None:
+        """Take what both decided on published documents."""
+
+    def tick(self) -> None:
+        """Do what is due by the clock."""
+
+    def close(self) -> None:
+        """Say what has not been said yet, and release everything."""
+
+
+class _Batch(NamedTuple):
+    """Documents that wait, and what was published about them; None if that is not known."""
+
+    documents: Sequence[Document]
+    decisions: Sequence[Decision] | None
+    size: int
+
+
+class Shadow:
+    """Decides published batches a second time.
+
+    Args:
+        connect: opens the second index; called in the thread, and again after a failure.
+        report: takes what both decided.
+        backlog: characters of documents that may wait.
+    """
+
+    def __init__(self, connect: Callable[[], Decides], report: Report, backlog: int) -> None:
+        self._connect = connect
+        self._report = report
+        self._backlog = backlog
+        self._decides: Decides | None = None
+        self._waiting: deque[_Batch] = deque()
+        self._size = 0
+        #: Guards the two above, and tells of changes.
+        self._changed = threading.Condition()
+        #: The live stream does not wait for a shadow that fails, or took nothing while it waited.
+        self._failing = False
+        self._in_hand: _Batch | None = None
+        #: Documents skipped in a row, and whether the last batch was refused: each is logged once.
+        self._skipped = 0
+        self._refused = False
+        self._ending = threading.Event()
+        for reason in Skipped:
+            metrics.shadow_skipped_documents_total.labels(str(reason))
+        self._thread = threading.Thread(target=self._work, name="shadow", daemon=True)
+        self._thread.start()
+
+    def published(self, documents: Sequence[Document], decisions: Sequence[Decision]) -> None:
+        """Take a batch that was published with these decisions."""
+        self._offer(documents, decisions)
+
+    def unsettled(self, documents: Sequence[Document]) -> None:
+        """Take a batch of which it is not known whether it was published; it may come again."""
+        self._offer(documents, None)
+
+    def close(self) -> None:
+        """Decide what waits, if that is done soon, and end."""
+        with self._changed:
+            self._ending.set()
+            self._changed.notify_all()
+        self._thread.join(END_SECONDS)
+        with self._changed:
+            left = [*self._waiting, *([self._in_hand] if self._in_hand else [])]
+            self._waiting.clear()
+        for batch in left:
+            _skip(batch, Skipped.END)
+
+    def _offer(self, documents: Sequence[Document], decisions: Sequence[Decision] | None) -> None:
+        if not documents:
+            return
+        size = sum(len(document.text) for document in documents) + _OVERHEAD * len(documents)
+        batch = _Batch(documents, decisions, size)
+        with self._changed:
+            if self._wait_for_room(size):
+                self._waiting.append(batch)
+                self._grow(size)
+                self._changed.notify_all()
+                if self._skipped:
+                    log.info("the shadow goes on; it skipped %d documents", self._skipped)
+                    self._skipped = 0
+                return
+        if not self._skipped:
+            log.warning("the shadow's backlog is full: it skips documents")
+        self._skipped += len(documents)
+        _skip(batch, Skipped.BACKLOG)
+
+    def _wait_for_room(self, size: int) -> bool:
+        def fits() -> bool:
+            return not self._waiting or self._size + size <= self._backlog
+
+        if not fits():
+            self._changed.wait_for(lambda: fits() or self._failing, ROOM_SECONDS)
+            # If it hangs, one wait is enough. It works again when it has taken out a batch.
+            self._failing = self._failing or not fits()
+        return fits()
+
+    def _grow(self, size: int) -> None:
+        self._size += size
+        metrics.shadow_backlog_documents.set(sum(len(batch.documents) for batch in self._waiting))
+
+    def _work(self) -> None:
+        while (batch := self._next()) is not None:
+            self._handle(batch)
+            self._in_hand = None
+            self._report_safely(self._report.tick)
+        self._report_safely(self._report.close)
+        if self._decides is not None:
+            self._decides.close()
+
+    def _next(self) -> _Batch | None:
+        """Wait for a batch; None when there is none and it is time to end."""
+        with self._changed:
+            while not self._waiting:
+                if self._ending.is_set():
+                    return None
+                if not self._changed.wait(TICK_SECONDS):
+                    self._report_safely(self._report.tick)
+            self._in_hand = batch = self._waiting.popleft()
+            self._grow(-batch.size)
+            self._changed.notify_all()
+            return batch
+
+    def _handle(self, batch: _Batch) -> None:
+        try:
+            decisions = self._decide_patiently(batch)
+        except Exception as error:
+            # Whatever it is, it is no reason to end the live stream, which has this process.
+            if not self._refused:
+                trace = None if isinstance(error, StreamDedupError) else error
+                log.error("the shadow refuses documents: %s", error, exc_info=trace)  # noqa: TRY400
+            self._refused = True
+            _skip(batch, Skipped.REFUSED)
+            return
+        self._refused = False
+        live = batch.decisions
+        if decisions is None:
+            _skip(batch, Skipped.END)
+        elif live is not None:
+            self._report_safely(lambda: self._report.add(batch.documents, live, decisions))
+
+    def _decide_patiently(self, batch: _Batch) -> list[Decision] | None:
+        """Decide, again and again while the index is away; None when it is time to end."""
+        pause = BACKOFF[0]
+        while True:
+            try:
+                decisions = self._decide(batch.documents)
+            except (ServiceError, ConfigurationMismatch) as error:
+                self._fail(error)
+            else:
+                self._failing = False
+                return decisions
+            if self._ending.wait(pause):
+                return None
+            pause = min(2 * pause, BACKOFF[1])
+
+    def _decide(self, documents: Sequence[Document]) -> list[Decision]:
+        began = time.monotonic()
+        if self._decides is None:
+            self._decides = self._connect()
+        decisions = self._decides.decide(documents)
+        metrics.shadow_seconds_total.inc(time.monotonic() - began)
+        return decisions
+
+    def _fail(self, error: Exception) -> None:
+        with self._changed:
+            if not self._failing:
+                log.warning("the shadow cannot decide, and tries again: %s", error)
+            self._failing = True
+            self._changed.notify_all()
+        if self._decides is not None:  # entered again, an index tells if it has become another's
+            self._decides.close()
+            self._decides = None
+
+    def _report_safely(self, act: Callable[[], None]) -> None:
+        try:
+            act()
+        except Exception:
+            log.exception("the shadow's report is incomplete")
+
+
+def _skip(batch: _Batch, reason: Skipped) -> None:
+    metrics.shadow_skipped_documents_total.labels(str(reason)).inc(len(batch.documents))
