@@ -18,6 +18,7 @@ _KAFKA_WARNING = "(open|read)_text is deprecated"
 with warnings.catch_warnings():
     warnings.filterwarnings("ignore", _KAFKA_WARNING, DeprecationWarning)
     from tests.services.kafka import KafkaBroker, Topics
+    from tests.services.worker import Worker
 
 _TESTS = Path(__file__).parent
 _MARKED_FOLDERS = ("integration", "fault")
@@ -77,3 +78,19 @@ def redis_url(redis_server: RedisServer) -> str:
 def topics(kafka: KafkaBroker) -> Callable[..., Topics]:
     """Call it, with ``partitions=`` if need be, for three new topics; they are never deleted."""
     return kafka.create_topics
+
+
+@pytest.fixture
+def worker(
+    request: pytest.FixtureRequest,
+    kafka: KafkaBroker,
+    topics: Callable[..., Topics],
+    redis_url: str,
+    tmp_path: Path,
+) -> Iterator[Worker]:
+    """A worker program that is not started yet; a parameter names its transport."""
+    transport = getattr(request, "param", "kafka-python")
+    found = Worker(kafka, topics(partitions=2), redis_url, tmp_path / "worker.log", transport)
+    yield found
+    if found.process is not None:
+        found.stop()

@@ -7,8 +7,6 @@ import signal
 import sys
 import threading
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +20,7 @@ from stream_dedup_workers.supervisor import Supervisor, exit_code
 
 from stream_dedup.errors import ServiceError, SettingsError
 from stream_dedup.settings import Settings
+from tests.services.http import get
 
 #: Where a pretended worker notes its lives, one line each: its number.
 NOTES = "STREAM_DEDUP_TEST_NOTES"
@@ -96,14 +95,7 @@ class Running:
         self.code = self.supervisor.run()
 
     def get(self, path: str) -> tuple[int, str]:
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=5) as answer:
-                return answer.status, answer.read().decode()
-        except urllib.error.HTTPError as error:
-            with error:
-                return error.code, error.read().decode()
-        except OSError as error:
-            return 0, str(error)
+        return get(self.port, path)
 
     def until(self, condition: Callable[[], bool], seconds: float = 20) -> None:
         deadline = time.monotonic() + seconds
