@@ -78,6 +78,12 @@ class Worker:
     def get(self, path: str) -> tuple[int, str]:
         return get(int(self.flags["http-port"]), path)
 
+    def metrics(self) -> dict[str, float]:
+        """Return every sample by its name with its labels, as /metrics writes it."""
+        lines = self.get("/metrics")[1].splitlines()
+        named = (line.rpartition(" ") for line in lines if not line.startswith("#"))
+        return {name: float(value) for name, _, value in named}
+
     def until(self, condition: Callable[[], bool], seconds: float = 60) -> None:
         deadline = time.monotonic() + seconds
         while not condition():
@@ -88,7 +94,7 @@ class Worker:
     def send(self, messages: Sequence[Sent], partition: int = 0) -> None:
         producer = KafkaProducer(bootstrap_servers=self.kafka.bootstrap, max_request_size=9_000_000)
         try:
-            for message in messages:
+            sent = [
                 producer.send(
                     self.topics.input,
                     message.value,
@@ -96,7 +102,11 @@ class Worker:
                     list(message.headers),
                     partition,
                     message.timestamp,
-                ).get(30)
+                )
+                for message in messages
+            ]
+            for future in sent:
+                future.get(30)
         finally:
             producer.close()
 
