@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import typing
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,14 @@ import pytest
 from jsonschema import Draft202012Validator, ValidationError
 
 from stream_dedup.settings import Settings
+from stream_dedup.shadow import By, Comparison, Sample
 from stream_dedup.stream import messages
 from stream_dedup.stream.messages import Decoder, Poison, Reason
-from stream_dedup.types import Decision, Method, Status
+from stream_dedup.types import Decision, Document, Method, Status
 
 SCHEMAS = Path(__file__).parents[2] / "schemas"
 EXAMPLES = sorted((SCHEMAS / "examples").glob("*.json"))
-KINDS = ("document", "annotation", "dead_letter")
+KINDS = ("document", "annotation", "dead_letter", "shadow_sample")
 
 
 def schema(kind: str) -> dict[str, Any]:
@@ -117,6 +119,27 @@ class TestDeadLetter:
             headers = messages.dead_letter_headers(poison, "documents", 3, 99, truncated)
 
             validator("dead_letter").validate({name: value.decode() for name, value in headers})
+
+
+class TestShadowSample:
+    def test_the_properties_are_the_fields(self) -> None:
+        assert tuple(schema("shadow_sample")["properties"]) == Sample.__struct_fields__
+        assert schema("shadow_sample")["required"] == list(Sample.__struct_fields__)
+
+    def test_the_enumeration_is_the_code_s(self) -> None:
+        assert schema("shadow_sample")["properties"]["by"]["enum"] == list(typing.get_args(By))
+
+    @pytest.mark.parametrize("decision", DECISIONS, ids=str)
+    def test_each_difference_validates_and_so_do_its_decisions(self, decision: Decision) -> None:
+        original = Decision(Status.ORIGINAL, "1" * 24, "x", Method.MINHASH, "e" * 16)
+        comparison = Comparison(1, 9, same_names=True)
+        comparison.add([Document("x", "text")], [original], [decision])
+
+        for sample in comparison.samples():
+            line = json.loads(msgspec.json.encode(sample))
+            validator("shadow_sample").validate(line)
+            for side in ("live", "shadow"):
+                validator("annotation").validate({messages.ANNOTATION_FIELD: line[side]})
 
 
 class TestDocument:
