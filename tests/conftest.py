@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from stream_dedup.settings import ENV_PREFIX
 from tests.services.redis import RedisCluster, RedisServer
 
 #: kafka-python reads its message schemas with functions that Python 3.11 and 3.12 deprecate
@@ -36,6 +37,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             folder = item.path.relative_to(_TESTS).parts[0]
             if folder in _MARKED_FOLDERS:
                 item.add_marker(folder)
+
+
+@pytest.fixture
+def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep the developer's own settings out, and files together."""
+    monkeypatch.chdir(tmp_path)
+    for name in [name for name in os.environ if name.startswith(ENV_PREFIX)]:
+        monkeypatch.delenv(name)
 
 
 @pytest.fixture(scope="session")

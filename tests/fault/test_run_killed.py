@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import subprocess
 import sys
@@ -15,7 +14,6 @@ import pytest
 from stream_dedup.deduplicator import Deduplicator
 from stream_dedup.generate import StreamShape, generate
 from stream_dedup.index.memory import MemoryIndex
-from stream_dedup.settings import ENV_PREFIX
 from stream_dedup.types import DocumentId
 
 PROGRAM = [sys.executable, "-W", "error", "-c", "from stream_dedup.cli.main import main; main()"]
@@ -24,13 +22,7 @@ DOCUMENTS = 30_000
 EARLY_KILLS, LATE_KILLS = 2, 6
 DEADLINE_SECONDS = 60
 
-
-@pytest.fixture(autouse=True)
-def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep the developer's own settings out."""
-    monkeypatch.chdir(tmp_path)
-    for name in [name for name in os.environ if name.startswith(ENV_PREFIX)]:
-        monkeypatch.delenv(name)
+pytestmark = pytest.mark.usefixtures("alone")
 
 
 @pytest.fixture(scope="module")

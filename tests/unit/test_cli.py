@@ -23,7 +23,6 @@ from click.testing import CliRunner, Result
 
 from stream_dedup.cli.main import cli
 from stream_dedup.deduplicator import Deduplicator
-from stream_dedup.settings import ENV_PREFIX
 from stream_dedup.stream.files import CHUNK_LINES
 
 PROGRAM = [sys.executable, "-W", "error", "-c", "from stream_dedup.cli.main import main; main()"]
@@ -40,13 +39,7 @@ DOCUMENTS = [
     {"id": "d", "text": NEAR},
 ]
 
-
-@pytest.fixture(autouse=True)
-def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep the developer's own settings out, and files together."""
-    monkeypatch.chdir(tmp_path)
-    for name in [name for name in os.environ if name.startswith(ENV_PREFIX)]:
-        monkeypatch.delenv(name)
+pytestmark = pytest.mark.usefixtures("alone")
 
 
 def invoke(*arguments: str, stdin: bytes | None = None) -> Result:
@@ -651,7 +644,7 @@ class TestState:
 
 class TestExplain:
     @pytest.fixture(autouse=True)
-    def documents(self) -> None:
+    def documents(self, alone: None) -> None:
         write("in.jsonl", DOCUMENTS)
 
     def test_two_lines_that_match(self) -> None:

@@ -21,17 +21,14 @@ from stream_dedup.evaluate.sampling import allocate
 from stream_dedup.evaluate.sweep import grid, parse_axis
 from stream_dedup.evaluate.tuning import Aim, default_grid
 from stream_dedup.generate import StreamShape, generate
-from stream_dedup.settings import ENV_PREFIX, Settings
+from stream_dedup.settings import Settings
 
 SHAPE = StreamShape(documents=400, words=60, edits=2, resemblance=0.7, viral=1, viral_copies=20)
 
 
 @pytest.fixture(autouse=True)
-def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep the developer's own settings out, and files together."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv(ENV_PREFIX + "CONFIG", raising=False)
-    monkeypatch.delenv(ENV_PREFIX + "THRESHOLD", raising=False)
+def documents(alone: None) -> None:
+    """Write the file of documents."""
     Path("docs.jsonl").write_bytes(
         b"".join(msgspec.json.encode(document) + b"\n" for document in generate(SHAPE))
     )

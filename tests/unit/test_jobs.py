@@ -22,7 +22,7 @@ from stream_dedup.cli import run as command
 from stream_dedup.cli.main import cli
 from stream_dedup.errors import WorkerError
 from stream_dedup.generate import StreamShape, generate
-from stream_dedup.settings import ENV_PREFIX, Settings
+from stream_dedup.settings import Settings
 from stream_dedup.stream import jobs as module
 from stream_dedup.stream.files import CHUNK_LINES, Chunk
 from stream_dedup.stream.jobs import JobPool
@@ -37,13 +37,7 @@ SHAPE = StreamShape(
     documents=6 * CHUNK_LINES, duplicate_share=0.5, words=80, edits=1, viral=2, seed=5
 )
 
-
-@pytest.fixture(autouse=True)
-def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep the developer's own settings out, and files together."""
-    monkeypatch.chdir(tmp_path)
-    for name in [name for name in os.environ if name.startswith(ENV_PREFIX)]:
-        monkeypatch.delenv(name)
+pytestmark = pytest.mark.usefixtures("alone")
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import string
 from pathlib import Path
 from typing import Any
@@ -12,20 +11,14 @@ import pytest
 from click.testing import CliRunner, Result
 
 from stream_dedup.cli.main import cli
-from stream_dedup.settings import ENV_PREFIX, Settings
+from stream_dedup.settings import Settings
 from stream_dedup.text.boilerplate import Boilerplate
 from stream_dedup.text.learn import BoilerplateLearner
 from stream_dedup.types import Document
 
 STORY = " ".join(f"word{chr(97 + number % 26)}{chr(97 + number // 26)}" for number in range(40))
 
-
-@pytest.fixture(autouse=True)
-def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep the developer's own settings out, and files together."""
-    monkeypatch.chdir(tmp_path)
-    for name in [name for name in os.environ if name.startswith(ENV_PREFIX)]:
-        monkeypatch.delenv(name)
+pytestmark = pytest.mark.usefixtures("alone")
 
 
 def invoke(*arguments: str) -> Result:
@@ -59,7 +52,7 @@ def statuses(*options: str) -> list[tuple[str, str]]:
 
 class TestChain:
     @pytest.fixture(autouse=True)
-    def pages(self) -> None:
+    def pages(self, alone: None) -> None:
         write(
             "old.jsonl",
             [

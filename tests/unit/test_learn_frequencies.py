@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,19 +20,13 @@ from stream_dedup.fingerprint.frequencies import MOST_DOCUMENTS, Frequencies, re
 from stream_dedup.fingerprint.hashing import frequencies_origin
 from stream_dedup.fingerprint.simhash import SimHash
 from stream_dedup.fingerprint.weights import distinct
-from stream_dedup.settings import ENV_PREFIX, Settings
+from stream_dedup.settings import Settings
 from stream_dedup.types import Method
 
 FOOTER = "all rights reserved by the publisher of this site"
 TEXTS = [f"story {number} has words of its own {number * 7} {FOOTER}" for number in range(40)]
 
-
-@pytest.fixture(autouse=True)
-def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep the developer's own settings out, and files together."""
-    monkeypatch.chdir(tmp_path)
-    for name in [name for name in os.environ if name.startswith(ENV_PREFIX)]:
-        monkeypatch.delenv(name)
+pytestmark = pytest.mark.usefixtures("alone")
 
 
 def lines(texts: list[str]) -> bytes:

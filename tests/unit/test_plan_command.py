@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from pathlib import Path
 from typing import Any
@@ -13,19 +12,13 @@ from click.testing import CliRunner, Result
 
 from stream_dedup.cli.main import cli
 from stream_dedup.fingerprint.fingerprinter import Fingerprinter
-from stream_dedup.settings import ENV_PREFIX, Settings
+from stream_dedup.settings import Settings
 from stream_dedup.settings_sources import load_settings
 from stream_dedup.types import Method
 
 SIMHASH = ("--documents", "1e9", "--method", "simhash", "--hamming", "3")
 
-
-@pytest.fixture(autouse=True)
-def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep the developer's own settings out, and files together."""
-    monkeypatch.chdir(tmp_path)
-    for name in [name for name in os.environ if name.startswith(ENV_PREFIX)]:
-        monkeypatch.delenv(name)
+pytestmark = pytest.mark.usefixtures("alone")
 
 
 def plan(*arguments: str) -> Result:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +20,7 @@ from stream_dedup.settings_sources import load_settings
 DOCUMENT = Path(__file__).parents[2] / "docs" / "settings.md"
 NAMES = sorted(Settings.model_fields)
 
-
-@pytest.fixture(autouse=True)
-def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep the developer's own settings out."""
-    monkeypatch.chdir(tmp_path)
-    for name in [name for name in os.environ if name.startswith(ENV_PREFIX)]:
-        monkeypatch.delenv(name)
+pytestmark = pytest.mark.usefixtures("alone")
 
 
 def show(*arguments: str) -> Result:
@@ -221,7 +214,7 @@ class TestDescriptions:
 
 class TestSecrets:
     @pytest.fixture(autouse=True)
-    def secrets(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def secrets(self, alone: None, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("STREAM_DEDUP_SEED", "hush")
         monkeypatch.setenv("STREAM_DEDUP_REDIS_URL", "rediss://me:hush@redis.example:6380/2")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,20 +18,14 @@ from stream_dedup.deduplicator import Deduplicator
 from stream_dedup.errors import SettingsError
 from stream_dedup.evaluate.measures import wilson
 from stream_dedup.generate import StreamShape, generate
-from stream_dedup.settings import ENV_PREFIX, Settings
+from stream_dedup.settings import Settings
 from stream_dedup.settings_sources import load_shadow
 from stream_dedup.shadow import KINDS, Comparison, Kind, Sample, same_names
 from stream_dedup.types import Decision, Document, Method, Status
 
 SHAPE = StreamShape(documents=3000, duplicate_share=0.5, words=50, edits=8, resemblance=0.5, seed=3)
 
-
-@pytest.fixture(autouse=True)
-def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep the developer's own settings out, and files together."""
-    monkeypatch.chdir(tmp_path)
-    for name in [name for name in os.environ if name.startswith(ENV_PREFIX)]:
-        monkeypatch.delenv(name)
+pytestmark = pytest.mark.usefixtures("alone")
 
 
 def original(document_id: str, group: str = "") -> Decision:
