@@ -26,7 +26,8 @@ from stream_dedup.settings import Settings
 from stream_dedup.stream.kafka_clients import discard, open_consumer, open_producer
 from stream_dedup.stream.kafka_limits import OPEN_TIMEOUT_MS, describe
 from stream_dedup.stream.kafka_publish import Publishing
-from stream_dedup.stream.transactional import BACKOFF, Transactional
+from stream_dedup.stream.patience import BACKOFF
+from stream_dedup.stream.transactional import Transactional
 from stream_dedup.stream.transport import Output, Partition, Record
 
 log = logging.getLogger(__name__)

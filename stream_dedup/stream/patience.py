@@ -27,10 +27,11 @@ class Clock(Protocol):
 
 
 class Patience:
-    """Waits between tries, and gives up when they have gone on for too long."""
+    """Waits between tries, and gives up when they have gone on for ``limit`` seconds."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, limit: float = GIVE_UP_SECONDS) -> None:
         self._clock = clock
+        self._limit = limit
         self.reset()
 
     def reset(self) -> None:
@@ -47,8 +48,8 @@ class Patience:
         now = self._clock.monotonic()
         if self._began is None:
             self._began = now
-        if now - self._began >= GIVE_UP_SECONDS:
-            msg = f"No batch could be finished for {GIVE_UP_SECONDS:.0f} s: {error}"
+        if now - self._began >= self._limit:
+            msg = f"No batch could be finished for {self._limit:.0f} s: {error}"
             raise ServiceError(msg) from error
         self._clock.sleep(self._pause)
         self._pause = min(2 * self._pause, BACKOFF[1])

@@ -22,12 +22,12 @@ from typing import ClassVar
 from stream_dedup.errors import ServiceError
 from stream_dedup.settings import Settings
 from stream_dedup.stream.kafka_limits import describe
+from stream_dedup.stream.patience import Patience
 from stream_dedup.stream.transport import Output, Position, PublishError
 
 log = logging.getLogger(__name__)
 
-#: After a failure: first and longest pause, and the time after which the process gives up.
-BACKOFF = (0.1, 5.0)
+#: Time after which the process gives up to put a producer in place.
 RECOVERY_TIMEOUT = 120.0
 
 
@@ -121,7 +121,7 @@ class Transactional(ABC):
             # id, as when two machines have one host name; to fence each other helps nobody.
             self._transactional_id += f"-{time.time_ns():x}"
             log.warning("fenced; going on with transactional id %s", self._transactional_id)
-        pause, deadline = BACKOFF[0], time.monotonic() + RECOVERY_TIMEOUT
+        patience = Patience(time, RECOVERY_TIMEOUT)
         while True:
             self._drop_producer()
             self._beat()
@@ -130,14 +130,7 @@ class Transactional(ABC):
                 self._beat()
                 self._rewind()
             except self.errors as error:
-                if time.monotonic() > deadline:
-                    msg = (
-                        f"Kafka at {self._settings.kafka_bootstrap} cannot be used for "
-                        f"{RECOVERY_TIMEOUT:.0f} s: {describe(error)}. Check the brokers."
-                    )
-                    raise ServiceError(msg) from error
-                time.sleep(pause)
-                pause = min(2 * pause, BACKOFF[1])
+                patience.wait(self._unusable(error))
             else:
                 return
 
