@@ -49,22 +49,19 @@ class KafkaSink:
         from kafka import KafkaProducer  # type: ignore[import-untyped]  # noqa: PLC0415
         from kafka.errors import KafkaError  # type: ignore[import-untyped]  # noqa: PLC0415
 
+        from stream_dedup.stream.kafka_clients import discard  # noqa: PLC0415
+
+        futures = []
         try:
             producer = KafkaProducer(**self._options)
-        except KafkaError as error:
-            log.warning("no producer for samples: %s", describe(error))
-            return 0
-        arrived = 0
-        try:
-            futures = [producer.send(self._topic, line) for line in lines]
-            for future in futures:
-                future.get(SEND_SECONDS)
-                arrived += 1
+            try:
+                futures += [producer.send(self._topic, line) for line in lines]
+                producer.flush(SEND_SECONDS)
+            finally:
+                discard(producer)
         except KafkaError as error:
             log.warning("a sample is incomplete: %s", describe(error))
-        finally:
-            producer.close(timeout=1)
-        return arrived
+        return sum(future.succeeded() for future in futures)
 
     def close(self) -> None:
         """Nothing is open."""

@@ -12,10 +12,13 @@ from stream_dedup.deduplicator import Deduplicator
 from stream_dedup.generate import StreamShape, generate
 from stream_dedup.settings import Settings
 from stream_dedup.shadow import KINDS, Comparison, Kind
+from stream_dedup.stream import shadow_topic
 from stream_dedup.types import Decision, Document
 from tests.services.kafka import KafkaBroker
 from tests.services.redis import RedisServer
 from tests.services.worker import Sent, Worker, document
+
+Caplog = pytest.LogCaptureFixture
 
 SHAPE = StreamShape(documents=900, duplicate_share=0.5, words=50, edits=8, resemblance=0.5, seed=3)
 DOCUMENTS = [Document(found.id, found.text, source=found.id) for found in generate(SHAPE)]
@@ -157,6 +160,23 @@ def test_a_topic_for_samples_that_is_not_there_is_told(worker: Worker, shadow_to
 
     assert code == 69
     assert "topic absent does not exist" in said
+
+
+@pytest.mark.parametrize("transport", ["kafka-python", "confluent"])
+def test_a_sample_that_cannot_be_sent_is_told_not_raised(
+    kafka: KafkaBroker, transport: str, monkeypatch: pytest.MonkeyPatch, caplog: Caplog
+) -> None:
+    monkeypatch.setattr(shadow_topic, "SEND_SECONDS", 2.0)
+    settings = Settings.model_validate(
+        {"kafka_bootstrap": kafka.bootstrap, "transport": transport, "shadow_topic": "absent"}
+    )
+    sink = shadow_topic.open_sink(settings, "test")
+    assert sink is not None
+
+    assert sink.send([b"{}", b"{}"]) == 0
+
+    sink.close()
+    assert "a sample is incomplete" in caplog.text
 
 
 def ids(records: Sequence[object]) -> list[str]:
