@@ -10,7 +10,6 @@ import click
 import msgspec
 
 from stream_dedup.deduplicator import Stages
-from stream_dedup.evaluate.measures import wilson
 from stream_dedup.index.base import duplicate_id
 from stream_dedup.settings import Settings
 from stream_dedup.settings_sources import load_shadow
@@ -129,6 +128,9 @@ class ShadowRun:
 
 def summarize(comparison: Comparison, configuration: str) -> ShadowSummary:
     """Say what a comparison has found."""
+    # Imported here because a run without a shadow does without.
+    from stream_dedup.evaluate.measures import wilson  # noqa: PLC0415
+
     counts, similarities = comparison.counts, comparison.similarities
     documents = counts.total()
     agreed = sum(count for kind, count in counts.items() if kind.agrees)
