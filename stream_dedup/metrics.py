@@ -89,6 +89,15 @@ shadow_backlog_documents = Gauge(
     "Published documents that wait for the shadow.",
     multiprocess_mode="livesum",
 )
+members_total = Counter(
+    f"{_PREFIX}_members_total", "Members folded into duplicate groups and published.", ["status"]
+)
+groups_published_total = Counter(
+    f"{_PREFIX}_groups_published_total", "States of duplicate groups published."
+)
+groups_restored_total = Counter(
+    f"{_PREFIX}_groups_restored_total", "States of duplicate groups put back from their topic."
+)
 # Kept by the supervisor, whose own process is outside the multi-process mode.
 worker_restarts_total = Counter(
     f"{_PREFIX}_worker_restarts_total",

@@ -286,6 +286,23 @@ class Settings(BaseModel):
     dead_letter_topic: str = _setting(
         "documents.dead-letter", "kafka", "Topic for messages that cannot be decided."
     )
+    groups_topic: str | None = _setting(
+        None,
+        "kafka",
+        "Compacted topic for the states of duplicate groups (see stream-dedup groups); without it "
+        "workers tell of no members.",
+    )
+    members_topic: str = _setting(
+        "documents.members",
+        "kafka",
+        "Topic on which workers tell duplicate groups of their members, when groups_topic is set.",
+    )
+    members_of: Literal["duplicates", "all"] = _setting(
+        "duplicates",
+        "kafka",
+        "Documents that a group is told of: duplicates, or all, so that its times, origins and "
+        "members include the original; that is one message and one state for each original.",
+    )
     group: str = _setting("stream-dedup", "kafka", "Consumer group.")
     batch_documents: int = _setting(
         1000, "kafka", "Documents decided and committed together, at most.", ge=1, le=20_000
@@ -305,6 +322,28 @@ class Settings(BaseModel):
     )
     transaction_timeout: Duration = _setting(
         60.0, "kafka", "Time after which the broker aborts an open transaction."
+    )
+
+    # The states of duplicate groups.
+    group_members: int = _setting(
+        10,
+        "groups",
+        "Members that a group lists from the first on, and as many from the latest back.",
+        ge=0,
+        le=100,
+    )
+    group_sources: int = _setting(
+        20,
+        "groups",
+        "Origins that a group counts one by one, the most frequent; the others together.",
+        ge=0,
+        le=1000,
+    )
+    group_ttl: Duration | None = _setting(
+        None,
+        "groups",
+        "Time without a new member after which Redis drops the state of a group; without it none "
+        "is dropped. Give groups_topic the same retention.",
     )
 
     # The worker process.
@@ -361,12 +400,20 @@ class Settings(BaseModel):
         if len(set(topics)) < len(topics):
             msg = "input_topic, output_topic and dead_letter_topic must be three different topics"
             raise ValueError(msg)
+        if self.groups_topic is not None:
+            topics += [self.members_topic, self.groups_topic]
+            if len(set(topics)) < len(topics):
+                msg = "members_topic and groups_topic must differ from the other topics"
+                raise ValueError(msg)
         return self
 
     @model_validator(mode="after")
     def _shadow_topic_differs(self) -> Settings:
-        if self.shadow_topic in {self.input_topic, self.output_topic, self.dead_letter_topic}:
-            msg = "shadow_topic must be another topic than those of documents and dead letters"
+        taken = {self.input_topic, self.output_topic, self.dead_letter_topic}
+        if self.groups_topic is not None:
+            taken |= {self.members_topic, self.groups_topic}
+        if self.shadow_topic in taken:
+            msg = "shadow_topic must be another topic than those of documents, dead letters and groups"
             raise ValueError(msg)
         return self
 
@@ -454,6 +501,6 @@ class Settings(BaseModel):
 
 
 def group_of(name: str) -> str:
-    """Return the group of a setting: input, fingerprint, run, redis, kafka, worker, shadow."""
+    """Return a setting's group: input, fingerprint, run, redis, kafka, groups, worker, shadow."""
     extra = Settings.model_fields[name].json_schema_extra
     return str(extra["group"]) if isinstance(extra, dict) else ""

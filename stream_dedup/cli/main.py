@@ -38,6 +38,8 @@ _COMMANDS = {
     "evaluate": "evaluate_command",
     "explain": "explain",
     "generate": "generate",
+    "group": "group_command",
+    "groups": "groups_command",
     "learn": "learn",
     "plan": "plan",
     "run": "run",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from stream_dedup.groups import Member, encode
 from stream_dedup.stream.messages import (
     ANNOTATION_HEADERS,
     DEAD_LETTER_HEADERS,
@@ -17,7 +18,7 @@ from stream_dedup.stream.messages import (
     dead_letter_headers,
 )
 from stream_dedup.stream.transport import Output, Record
-from stream_dedup.types import Decision
+from stream_dedup.types import Decision, Document
 
 
 def annotated(topic: str, record: Record, decision: Decision) -> Output:
@@ -31,6 +32,15 @@ def annotated(topic: str, record: Record, decision: Decision) -> Output:
     if record.headers:
         headers = [*_kept(record.headers, ANNOTATION_HEADERS), *headers]
     return Output(topic, record, value, headers, record.key, record.timestamp)
+
+
+def member(topic: str, record: Record, document: Document, decision: Decision) -> Output:
+    """Tell a duplicate group of a document in it; all that is told of a group is in one partition.
+
+    The time of publishing is the message's, because nothing may delete it before it was read.
+    """
+    value = encode(Member.of(document, decision))
+    return Output(topic, record, value, [], decision.duplicate_id.encode(), None, by_key=True)
 
 
 def dead_letter(topic: str, record: Record, poison: Poison) -> Output:

@@ -109,12 +109,13 @@ class Outbox:
             self._beat()
 
     def _send(self, output: Output) -> None:
-        topic, record, value, headers, key, timestamp = output
+        topic, record, value, headers, key, timestamp, by_key = output
         count, by_number = self._routes.get(topic) or self._route(topic)
         # Where both topics have as many partitions an answer keeps its number, whichever
         # partitioner chose it: order and co-partitioning stay. Elsewhere a key decides as the
         # default partitioner would, and messages without one keep their order.
-        partition = record.partition % count if by_number or key is None else _BY_KEY
+        keeps_number = key is None or (by_number and not by_key)
+        partition = record.partition % count if keeps_number else _BY_KEY
         # Zero means "now" to the client; a millisecond later is the nearest that can be said.
         moment = 0 if timestamp is None else timestamp or 1
         try:

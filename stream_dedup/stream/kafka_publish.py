@@ -74,14 +74,14 @@ class Publishing:
             self._beat()
 
     def _send(self, output: Output) -> Any:
-        topic, record, value, headers, key, timestamp = output
+        topic, record, value, headers, key, timestamp, by_key = output
         count = self._counts.get(topic)
         if count is None:
             count = self._counts[topic] = len(self._producer.partitions_for(topic))
         # Where both topics have as many partitions an answer keeps its number, whichever
         # partitioner chose it: order and co-partitioning stay. Elsewhere a key decides as the
         # default partitioner would, and messages without one keep their order.
-        if key is None or count == self._inputs:
+        if key is None or (count == self._inputs and not by_key):
             partition = record.partition % count
         else:
             partition = (murmur2(key) & 0x7FFFFFFF) % count

@@ -30,7 +30,8 @@ import msgspec
 from stream_dedup import metrics
 from stream_dedup.errors import ServiceError
 from stream_dedup.settings import Settings
-from stream_dedup.stream.answers import annotated, dead_letter, fallback_id
+from stream_dedup.stream.answers import annotated, dead_letter, fallback_id, member
+from stream_dedup.stream.lag import LagReport
 from stream_dedup.stream.messages import (
     Decoder,
     Poison,
@@ -39,7 +40,6 @@ from stream_dedup.stream.messages import (
 from stream_dedup.stream.patience import Clock, Patience
 from stream_dedup.stream.transport import (
     Output,
-    Partition,
     Position,
     PublishError,
     Record,
@@ -48,9 +48,6 @@ from stream_dedup.stream.transport import (
 from stream_dedup.types import Decision, Document, Status
 
 log = logging.getLogger(__name__)
-
-#: Time between two readings of the consumer lag.
-LAG_INTERVAL = 1.0
 
 
 class Decides(Protocol):
@@ -117,8 +114,7 @@ class Loop:
         #: Outputs that the broker refused for good, by input position: what it said.
         self._refused: dict[Position, str] = {}
         self._failures = Patience(clock)
-        self._lag_read = float("-inf")
-        self._lag_known: set[Partition] = set()
+        self._lag = LagReport(transport, clock)
 
     def run(self) -> None:
         """Turn until asked to stop.
@@ -139,7 +135,7 @@ class Loop:
         began = self._clock.monotonic()
         records = self._transport.poll()
         if not records:
-            self._read_lag()
+            self._lag.read()
             return 0
         polled = self._spent("poll", began)
         batch = self._decode(records)
@@ -159,7 +155,7 @@ class Loop:
         self._count(records, decisions, reasons, decided - decoded)
         if self._observer is not None:
             self._observer.published(batch.documents, decisions)
-        self._read_lag()
+        self._lag.read()
         return len(records)
 
     def _decode(self, records: Sequence[Record]) -> _Batch:
@@ -211,14 +207,25 @@ class Loop:
         decided_at = now.isoformat(timespec="milliseconds").replace("+00:00", "Z")
         outputs = []
         poison = list(batch.poison)
-        for record, decision in zip(batch.records, decisions, strict=True):
+        for record, document, decision in zip(
+            batch.records, batch.documents, decisions, strict=True
+        ):
             dated = msgspec.structs.replace(decision, decided_at=decided_at)
             try:
                 outputs.append(annotated(self._settings.output_topic, record, dated))
             except Poison as late:
                 poison.append((record, late))
+                continue
+            if self._tells_group(decision):
+                outputs.append(member(self._settings.members_topic, record, document, decision))
         outputs += [dead_letter(self._settings.dead_letter_topic, *item) for item in poison]
         return outputs, Counter(str(item.reason) for _, item in poison)
+
+    def _tells_group(self, decision: Decision) -> bool:
+        """Whether a document's group is told of it."""
+        if self._settings.groups_topic is None:
+            return False
+        return decision.status is not Status.ORIGINAL or self._settings.members_of == "all"
 
     def _publish(self, outputs: Sequence[Output]) -> bool:
         try:
@@ -258,19 +265,6 @@ class Loop:
         now = self._clock.time()
         ages = (max(0.0, now - record.timestamp / 1000) for record in records)
         metrics.observe_all(metrics.end_to_end_seconds, ages)
-
-    def _read_lag(self) -> None:
-        now = self._clock.monotonic()
-        if now - self._lag_read < LAG_INTERVAL:
-            return
-        self._lag_read = now
-        lags = self._transport.lag()
-        # A partition that went to another worker is no longer this one's to report.
-        for partition in self._lag_known - lags.keys():
-            metrics.consumer_lag_records.labels(*map(str, partition)).set(0)
-        for partition, lag in lags.items():
-            metrics.consumer_lag_records.labels(*map(str, partition)).set(lag)
-        self._lag_known = set(lags)
 
     def _spent(self, stage: str, since: float) -> float:
         now = self._clock.monotonic()

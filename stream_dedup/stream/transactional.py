@@ -50,7 +50,7 @@ class Transactional(ABC):
     Args:
         settings: brokers, topics, group and limits.
         transactional_id: the same for every life of one worker process, and of no other; see
-            ``stream_dedup_workers.annotate.transactional_id``.
+            ``stream_dedup_workers.process.transactional_id``.
         beat: called whenever there was progress; calls into Kafka may block without a bound, and
             the supervisor ends a process that stays silent.
     """

@@ -61,6 +61,8 @@ class Output(NamedTuple):
         headers: all headers, in order.
         key: the key.
         timestamp: milliseconds since the epoch; None for the time of publishing.
+        by_key: the key alone decides on the partition; otherwise an answer keeps the number of its
+            record's partition where both topics have as many.
     """
 
     topic: str
@@ -69,6 +71,7 @@ class Output(NamedTuple):
     headers: list[tuple[str, bytes]]
     key: bytes | None
     timestamp: int | None
+    by_key: bool = False
 
 
 class PublishError(StreamDedupError):

@@ -182,6 +182,7 @@ class TestDescriptions:
             "run",
             "redis",
             "kafka",
+            "groups",
             "worker",
             "shadow",
         }

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 from stream_dedup_workers import supervisor as module
-from stream_dedup_workers.annotate import transactional_id
 from stream_dedup_workers.http import StatusServer
+from stream_dedup_workers.process import transactional_id
 from stream_dedup_workers.pulse import Pulse, Stage
 from stream_dedup_workers.supervisor import Supervisor, exit_code
 

@@ -10,11 +10,12 @@ from contextlib import closing
 from typing import Any
 
 import redis
-from kafka.admin import KafkaAdminClient  # type: ignore[import-untyped]
+from kafka.admin import ConfigResource, KafkaAdminClient  # type: ignore[import-untyped]
 from kafka.errors import KafkaError  # type: ignore[import-untyped]
 
 from stream_dedup.errors import ConfigurationMismatch, ServiceError
 from stream_dedup.index.connection import connect, nodes_of, reporting_errors, shown
+from stream_dedup.index.group_store import GroupStore
 from stream_dedup.index.redis import RedisIndex
 from stream_dedup.settings import Settings
 from stream_dedup.stream.clients import check_installed
@@ -55,8 +56,30 @@ def check(settings: Settings) -> None:
             log.warning("the shadow cannot decide yet: %s", error)
 
 
-def check_kafka(settings: Settings) -> None:
+def check_groups(settings: Settings) -> None:
+    """Check the Kafka client, Kafka and Redis for ``stream-dedup groups``.
+
+    Args:
+        settings: those of ``settings_of_groups``.
+
+    Raises:
+        SettingsError: the Kafka client is not installed.
+        ServiceError: something is out of reach, missing or set up wrongly.
+        ConfigurationMismatch: the states are spread over another number of partitions.
+    """
+    check_installed(settings)
+    check_kafka(settings, compacted=settings.output_topic)
+    check_nodes(settings)
+    with closing(GroupStore.connect(settings)) as store:
+        store.enter()
+
+
+def check_kafka(settings: Settings, *, compacted: str | None = None) -> None:
     """Check that a broker answers, knows transactions as needed, and has the topics.
+
+    Args:
+        settings: brokers and topics.
+        compacted: the topic that must be compacted.
 
     Raises:
         ServiceError: it is not so.
@@ -66,7 +89,7 @@ def check_kafka(settings: Settings) -> None:
     level = kafka_log.level
     kafka_log.setLevel(logging.CRITICAL + 1)
     try:
-        topics = _describe_topics(settings)
+        topics, policy = _describe_topics(settings, compacted)
     except KafkaError as error:
         msg = (
             f"No Kafka broker answers at {settings.kafka_bootstrap} ({type(error).__name__}). "
@@ -77,20 +100,32 @@ def check_kafka(settings: Settings) -> None:
         kafka_log.setLevel(level)
     partitions = topics.get(settings.input_topic, DEFAULT_PARTITIONS)
     wanted = [settings.input_topic, settings.output_topic, settings.dead_letter_topic]
-    if settings.shadow is not None and settings.shadow_topic is not None:
-        wanted.append(settings.shadow_topic)
+    if compacted is None:
+        if settings.shadow is not None and settings.shadow_topic is not None:
+            wanted.append(settings.shadow_topic)
+        if settings.groups_topic is not None:
+            wanted.append(settings.members_topic)
     missing = [
         f"The Kafka topic {topic} does not exist. Create it: kafka-topics --bootstrap-server "
         f"{settings.kafka_bootstrap} --create --topic {topic} --partitions {partitions}"
+        + (" --config cleanup.policy=compact" if topic == compacted else "")
         for topic in wanted
         if topic not in topics
     ]
     if missing:
         raise ServiceError("\n".join(missing))
+    if "compact" not in policy.split(","):
+        msg = (
+            f"The Kafka topic {compacted} has the cleanup policy {policy}, which would forget "
+            "groups. Set it: kafka-configs --bootstrap-server "
+            f"{settings.kafka_bootstrap} --alter --topic {compacted} "
+            "--add-config cleanup.policy=compact"
+        )
+        raise ServiceError(msg)
 
 
-def _describe_topics(settings: Settings) -> dict[str, int]:
-    """Return the number of partitions of each topic that there is."""
+def _describe_topics(settings: Settings, compacted: str | None) -> tuple[dict[str, int], str]:
+    """Return the number of partitions of each topic, and one's cleanup policy (or "compact")."""
     admin: Any = None
     try:
         admin = KafkaAdminClient(
@@ -105,10 +140,17 @@ def _describe_topics(settings: Settings) -> dict[str, int]:
                 "group's generation (KIP-447). Use Kafka 2.5 or later."
             )
             raise ServiceError(msg)
-        return {topic["name"]: len(topic["partitions"]) for topic in admin.describe_topics()}
+        topics = {topic["name"]: len(topic["partitions"]) for topic in admin.describe_topics()}
+        return topics, _cleanup_policy(admin, compacted) if compacted in topics else "compact"
     finally:
         if admin is not None:
             admin.close()
+
+
+def _cleanup_policy(admin: Any, topic: str | None) -> str:
+    asked = ConfigResource("TOPIC", topic, {"cleanup.policy": None})
+    found = admin.describe_configs([asked], config_filter="all")
+    return str(found["topic"][topic]["cleanup.policy"]["value"])
 
 
 def check_redis(settings: Settings) -> None:
@@ -118,11 +160,20 @@ def check_redis(settings: Settings) -> None:
         ServiceError: it is not so.
         ConfigurationMismatch: the index was built with another fingerprint configuration.
     """
+    check_nodes(settings)
+    RedisIndex.connect(settings).close()
+
+
+def check_nodes(settings: Settings) -> None:
+    """Check that Redis answers, is recent enough and never evicts.
+
+    Raises:
+        ServiceError: it is not so.
+    """
     where = shown(settings.redis_url.split(","))
     with closing(connect(settings)) as client, reporting_errors():
         for node in nodes_of(client):
             _check_node(where, node)
-    RedisIndex.connect(settings).close()
 
 
 def _check_node(where: str, node: redis.Redis) -> None:

@@ -1,0 +1,89 @@
+"""What every worker process does around its work: logs, signals, exit codes."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from stream_dedup import metrics
+from stream_dedup.errors import StreamDedupError
+from stream_dedup.settings import Settings
+from stream_dedup.stream.clients import open_transport
+from stream_dedup.stream.collector import calm
+from stream_dedup.stream.transport import Transport
+from stream_dedup_workers import logs
+from stream_dedup_workers.pulse import Pulse, Stage
+
+log = logging.getLogger(__name__)
+
+#: Settings, transactional id, pulse, and what tells whether to end.
+Work = Callable[[Settings, str, Pulse, Callable[[], bool]], None]
+
+
+def transactional_id(settings: Settings, instance: str, number: int) -> str:
+    """Name the producer of one worker process.
+
+    Fencing of zombies does not depend on this name: offsets carry the group's generation, and the
+    broker refuses those of a former one. The name decides how fast a dead worker is got over. An
+    unfinished transaction holds up everybody who reads the output, and whoever takes over the
+    input partition; it ends when a producer of the same name appears, else only after
+    ``transaction_timeout``. So the name is the same for every life of a process (host, port and
+    number are) and never shared by two at one time (a port of a host is bound once).
+    """
+    return f"{settings.group}-{instance}-{number}"
+
+
+def run(settings: Settings, instance: str, number: int, pulse: Pulse, work: Work) -> None:
+    """Work until SIGTERM.
+
+    Exits with 0 after SIGTERM, with an error's ``exit_code`` after that error.
+    """
+    logs.configure(f"worker-{number}", settings.log_format)
+    stop = _Stop()
+    try:
+        work(settings, transactional_id(settings, instance, number), pulse, stop)
+    except StreamDedupError as error:
+        log.error("%s", error)  # noqa: TRY400 - an error on purpose needs no traceback
+        sys.exit(error.exit_code)
+    log.info("stopped")
+
+
+@contextmanager
+def transport_of(
+    settings: Settings, identity: str, pulse: Pulse
+) -> Iterator[tuple[Transport, Callable[[], None]]]:
+    """Open a transport, to be closed at the end, and what to call after each turn of a loop."""
+    transport = open_transport(
+        settings,
+        identity,
+        beat=pulse.beat,
+        on_assigned=lambda _partitions: metrics.rebalances_total.inc(),
+    )
+    pulse.beat(Stage.POLLING)
+    calm(settings.batch_documents)
+    try:
+        yield transport, lambda: pulse.beat(Stage.JOINED if transport.joined() else Stage.POLLING)
+    finally:
+        transport.close()
+
+
+class _Stop:
+    """Tells whether to end: after SIGTERM, or when the supervisor is gone."""
+
+    def __init__(self) -> None:
+        self._asked = False
+        self._parent = os.getppid()
+        signal.signal(signal.SIGTERM, self._on_signal)
+        # Ctrl-C reaches the whole process group; the supervisor turns it into SIGTERM.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
+        self._asked = True
+
+    def __call__(self) -> bool:
+        return self._asked or os.getppid() != self._parent
