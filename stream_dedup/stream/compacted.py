@@ -38,9 +38,10 @@ def read_all(
     """
     try:
         ends = {place: end for place, end in _ends(settings, topic).items() if end}
+        if not ends:
+            return
         with closing(_consumer(settings, "read_committed")) as consumer:
             consumer.assign(list(ends))
-            consumer.seek_to_beginning()
             while any(consumer.position(place) < end for place, end in ends.items()):
                 yield from consumer.poll(_POLL_MS, max_records=_RECORDS).values()
                 beat()
@@ -69,6 +70,7 @@ def _consumer(settings: Settings, isolation_level: str) -> Any:
         bootstrap_timeout_ms=OPEN_TIMEOUT_MS,
         group_id=None,
         isolation_level=isolation_level,
+        auto_offset_reset="earliest",
         allow_auto_create_topics=False,
         metrics_enabled=False,
     )

@@ -99,9 +99,10 @@ class Keeper:
             for name, held in standing.items():
                 state = self._fold_group(held, touched[name])
                 folded[name] = state.value
-                if state.revision > held.revision:
-                    swaps.append(Swap(name, held.revision, state, self._ttl))
-            refused = self._states.swap(swaps) if swaps else {}
+                # Even one that has not changed, when members have come again: it is not known
+                # whether the replicas have it.
+                swaps.append(Swap(name, held.revision, state, self._ttl))
+            refused = self._states.swap(swaps)
             standing = {swaps[row].duplicate_id: held for row, held in refused.items()}
         return folded
 

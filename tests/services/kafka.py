@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from kafka import KafkaAdminClient  # type: ignore[import-untyped]
 from kafka.errors import KafkaError  # type: ignore[import-untyped]
@@ -106,9 +107,10 @@ class KafkaBroker(Service):
         self.create([topics.input, topics.output, topics.dead_letter], partitions)
         return topics
 
-    def create(self, names: Iterable[str], partitions: int) -> None:
+    def create(self, names: Iterable[str], partitions: int, **configs: str) -> None:
         """Create topics and wait until every partition has a leader."""
-        wanted = {"num_partitions": partitions, "replication_factor": 1}
+        wanted: dict[str, Any] = {"num_partitions": partitions, "replication_factor": 1}
+        wanted["configs"] = {name.replace("_", "."): value for name, value in configs.items()}
         with KafkaAdminClient(bootstrap_servers=self._bootstrap) as admin:
             admin.create_topics(dict.fromkeys(names, wanted), wait_for_metadata=True)
 
