@@ -60,11 +60,19 @@ class TestCompose:
     def test_the_topics_of_the_worker_are_created(
         self, compose: dict[str, Any], settings: Settings
     ) -> None:
-        created = re.search(r"for topic in (.*); do", compose["services"]["topics"]["command"][-1])
+        script = compose["services"]["topics"]["command"][-1]
+        created = re.search(r"for topic in (.*); do", script)
 
         assert created is not None
         wanted = [settings.input_topic, settings.output_topic, settings.dead_letter_topic]
-        assert created[1].split() == wanted
+        assert created[1].split() == [*wanted, settings.members_topic]
+        assert f"create {settings.groups_topic} --config cleanup.policy=compact" in script
+
+    def test_groups_are_kept_with_the_settings_of_the_worker(self, compose: dict[str, Any]) -> None:
+        worker, groups = (compose["services"][name] for name in ("worker", "groups"))
+
+        assert (worker["command"], groups["command"]) == (["worker"], ["groups"])
+        assert groups["environment"] == worker["environment"]
 
     def test_redis_never_evicts(self, compose: dict[str, Any]) -> None:
         servers = [

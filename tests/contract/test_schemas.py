@@ -11,6 +11,15 @@ import msgspec
 import pytest
 from jsonschema import Draft202012Validator, ValidationError
 
+from stream_dedup.groups import (
+    Group,
+    Limits,
+    ListedMember,
+    Member,
+    decode_group,
+    decode_member,
+    encode,
+)
 from stream_dedup.settings import Settings
 from stream_dedup.shadow import By, Comparison, Sample
 from stream_dedup.stream import messages
@@ -19,7 +28,7 @@ from stream_dedup.types import Decision, Document, Method, Status
 
 SCHEMAS = Path(__file__).parents[2] / "schemas"
 EXAMPLES = sorted((SCHEMAS / "examples").glob("*.json"))
-KINDS = ("document", "annotation", "dead_letter", "shadow_sample")
+KINDS = ("document", "annotation", "dead_letter", "shadow_sample", "member", "group")
 
 
 def schema(kind: str) -> dict[str, Any]:
@@ -140,6 +149,66 @@ class TestShadowSample:
             validator("shadow_sample").validate(line)
             for side in ("live", "shadow"):
                 validator("annotation").validate({messages.ANNOTATION_FIELD: line[side]})
+
+
+class TestGroups:
+    """What is told of groups, and what they are."""
+
+    DOCUMENTS = (
+        Document("a", "x"),
+        Document(7, "x", -1.5, origin="ö" * 500),
+        Document("", "x", 1e9, origin="o"),
+        Document(-1, "x", 2.0, origin="p"),
+    )
+
+    @pytest.mark.parametrize("decision", DECISIONS, ids=str)
+    @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda document: document.id)
+    def test_each_kind_of_member_validates(self, document: Document, decision: Decision) -> None:
+        member = Member.of(document, decision)
+
+        validator("member").validate(json.loads(encode(member)))
+
+    def test_each_kind_of_group_validates(self) -> None:
+        group = Group.begin(Member.of(self.DOCUMENTS[0], DECISIONS[0]))
+        for offset in range(20):
+            document = self.DOCUMENTS[offset % len(self.DOCUMENTS)]
+            member = Member.of(document, DECISIONS[offset % len(DECISIONS)])
+            group.apply(member, 3, offset, Limits(2, 2))
+            validator("group").validate(json.loads(encode(group)))
+
+        assert set(json.loads(encode(group))) == set(schema("group")["properties"])
+
+    def test_an_example_is_one_that_can_be_read(self) -> None:
+        for path in EXAMPLES:
+            if path.name.startswith("group.v1"):
+                assert json.loads(encode(decode_group(path.read_bytes()))) == json.loads(
+                    path.read_text()
+                )
+            if path.name.startswith("member.v1"):
+                decode_member(path.read_bytes())
+
+    def test_the_properties_are_the_fields(self) -> None:
+        definitions = schema("member")["$defs"]
+        listed, member = definitions["listed"]["properties"], definitions["member"]["properties"]
+
+        assert set(listed) == set(ListedMember.__struct_fields__)
+        assert set(listed) | set(member) == set(Member.__struct_fields__)
+        assert set(schema("group")["properties"]) == set(Group.__struct_fields__)
+        assert set(schema("group")["$defs"]["listed"]["properties"]) == set(listed)
+
+    def test_what_is_required_is_what_has_no_default(self) -> None:
+        definitions = schema("member")["$defs"]
+        for kind, required in (
+            (ListedMember, definitions["listed"]["required"]),
+            (Member, definitions["listed"]["required"] + definitions["member"]["required"]),
+            (Group, schema("group")["required"]),
+        ):
+            fields = msgspec.structs.fields(kind)
+            assert {field.name for field in fields if field.required} == set(required)
+
+    def test_the_enumeration_is_the_code_s(self) -> None:
+        assert schema("member")["$defs"]["listed"]["properties"]["status"]["enum"] == list(Status)
+        assert schema("group")["$defs"]["listed"]["properties"]["status"]["enum"] == list(Status)
 
 
 class TestDocument:

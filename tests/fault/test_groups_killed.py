@@ -78,7 +78,7 @@ def test_each_member_counts_once(
             states = read(1000)
             for process in running:
                 process.terminate()
-            codes = [process.wait(40) for process in running]
+            codes = {process.wait(40) for process in running}
         finally:
             for process in running:
                 end(process)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import random
+import re
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
@@ -14,9 +17,11 @@ import msgspec
 import pytest
 from click.testing import CliRunner, Result
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition  # type: ignore[import-untyped]
+from stream_dedup_workers.checks import check_kafka
 
 from stream_dedup.cli.main import cli
 from stream_dedup.deduplicator import Deduplicator
+from stream_dedup.errors import ServiceError
 from stream_dedup.generate import StreamShape, generate
 from stream_dedup.groups import Group, Limits, Member, decode_group, decode_member, fold_all
 from stream_dedup.index.connection import connect, nodes_of
@@ -114,7 +119,7 @@ def committed(settings: Settings, topic: str) -> list[Any]:
 def published(settings: Settings) -> dict[str, Group]:
     """Return the last state of each group on the groups topic, without its offsets."""
     assert settings.groups_topic is not None
-    found = {}
+    found: dict[str, Group] = {}
     for record in committed(settings, settings.groups_topic):
         group = decode_group(record.value)
         assert record.key == group.duplicate_id.encode()
@@ -173,11 +178,7 @@ class TestPipeline:
         shape = StreamShape(documents=600, duplicate_share=0.6, edits=1, words=200, seed=4)
         stream = [
             msgspec.json.decode(msgspec.json.encode(document)) | {"origin": f"o{number % 7}"}
-            for number, document in enumerate(
-                generate(
-                    StreamShape(documents=600, duplicate_share=0.6, edits=1, words=200, seed=4)
-                )
-            )
+            for number, document in enumerate(generate(shape))
         ]
         with closing(KafkaProducer(bootstrap_servers=settings.kafka_bootstrap)) as producer:
             for number, document in enumerate(stream):
@@ -273,6 +274,45 @@ def lose_everything(settings: Settings) -> None:
         for node in nodes_of(client):
             node.flushall()
             node.function_flush()
+
+
+class TestStart:
+    """Each mistake is one sentence on what is wrong and one on what to do."""
+
+    def fail(self, settings: Settings, **changed: str) -> str:
+        values = {
+            "kafka_bootstrap": settings.kafka_bootstrap,
+            "redis_url": settings.redis_url,
+            "dead_letter_topic": settings.dead_letter_topic,
+            "members_topic": settings.members_topic,
+            "groups_topic": settings.groups_topic,
+            "http_port": "0",
+        } | changed
+        flags = [f"--{name.replace('_', '-')}={value}" for name, value in values.items()]
+        program = Path(sys.executable).with_name("stream-dedup")
+        done = subprocess.run(
+            [program, "groups", *flags], capture_output=True, text=True, timeout=60, check=False
+        )
+        assert done.returncode == 69
+        assert "Traceback" not in done.stderr
+        return done.stderr
+
+    def test_a_topic_that_is_not_compacted(self, settings: Settings) -> None:
+        said = self.fail(settings, groups_topic=settings.output_topic)
+
+        assert f"{settings.output_topic} has the cleanup policy delete" in said
+        assert f"--alter --topic {settings.output_topic} --add-config cleanup.policy=comp" in said
+
+    def test_no_topics(self, settings: Settings) -> None:
+        said = self.fail(settings, groups_topic="absent", members_topic="nowhere")
+
+        assert re.search("--create --topic absent --partitions .* --config cleanup.policy=co", said)
+        assert re.search("--create --topic nowhere --partitions [0-9]+\n", said)
+
+    def test_a_worker_without_a_members_topic(self, settings: Settings) -> None:
+        with pytest.raises(ServiceError, match="topic nowhere does not exist"):
+            check_kafka(with_(settings, members_topic="nowhere"))
+        check_kafka(with_(settings, members_topic="nowhere", groups_topic=None))
 
 
 class TestPoison:

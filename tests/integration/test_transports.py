@@ -146,6 +146,32 @@ class TestTheSameTopics:
         ((_, _, _, timestamp),) = read(kafka, places.output, 2)[0]
         assert timestamp == {"kafka-python": 0, "confluent": 1}[name]
 
+    def test_what_goes_by_its_key_does_so_everywhere(
+        self, kafka: KafkaBroker, places: Topics
+    ) -> None:
+        """One key is in one partition, wherever its records were and however many there are."""
+        records: list[Any] = [(b"key-%d" % (n // 4), b"%d" % n, [], NOW) for n in range(40)]
+        send(kafka, places, records)
+        found = {}
+        for name in ("kafka-python", "confluent"):
+            target = f"{places.output}-{name}"
+            kafka.create([target], places.partitions)
+            with closing(opened(settings_for(name, kafka, places))) as transport:
+                count = len(records)
+                while count:
+                    batch = polled(transport, count)
+                    outputs = answers(target, batch)
+                    transport.publish([output._replace(by_key=True) for output in outputs])
+                    count -= len(batch)
+            partitions = read(kafka, target, places.partitions)
+            found[name] = [{key for key, *_ in partition} for partition in partitions]
+
+        assert found["kafka-python"] == found["confluent"]
+        one, other = found["confluent"]
+        assert one
+        assert other
+        assert not one & other
+
 
 @both
 class TestPromises:

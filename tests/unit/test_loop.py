@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import msgspec
 import prometheus_client
 import pytest
 from hypothesis import given
@@ -242,6 +243,65 @@ POISON = {
     Reason.BAD_TIME: b'{"text": "a", "at": "noon"}',
     Reason.BAD_RANK: b'{"text": "a", "rank": "first"}',
 }
+
+
+class Alternating(FakeDeduplicator):
+    """Calls an original, a near and an exact duplicate of it in turn."""
+
+    def decide(self, documents: Sequence[Document]) -> list[Decision]:
+        decided = super().decide(documents)
+        return [
+            msgspec.structs.replace(
+                one, status=list(Status)[int(document.id) % 3], original_id=0, similarity=0.9
+            )
+            for document, one in zip(documents, decided, strict=True)
+        ]
+
+
+class TestMembers:
+    def published(self, **settings: Any) -> list[Output]:
+        return drain(ScriptedTransport(texts(6), ["lost"]), Alternating(), **settings)
+
+    def members(self, **settings: Any) -> list[Output]:
+        outputs = self.published(groups_topic="groups", **settings)
+        annotated = [o for o in outputs if o.topic == "documents.annotated"]
+        assert len(annotated) == 6
+        return [output for output in outputs if output.topic == "documents.members"]
+
+    def test_without_a_topic_for_groups_nobody_is_told(self) -> None:
+        assert {output.topic for output in self.published()} == {"documents.annotated"}
+
+    def test_a_group_is_told_of_each_duplicate_by_its_key(self) -> None:
+        members = self.members()
+
+        assert all(m.by_key and m.key == b"a" * 24 and m.timestamp is None for m in members)
+        values = [json.loads(member.value or b"") for member in members]
+        assert sorted(value["id"] for value in values) == [1, 2, 4, 5]
+        assert {value["id"]: value for value in values}[1] == {
+            "duplicate_id": "a" * 24,
+            "original_id": 0,
+            "id": 1,
+            "status": list(Status)[1],
+            "time": 1_699_999_999.0,
+            "similarity": 0.9,
+        }
+
+    def test_a_group_can_be_told_of_originals_too(self) -> None:
+        values = [json.loads(m.value or b"") for m in self.members(members_of="all")]
+
+        assert sorted(value["id"] for value in values) == [0, 1, 2, 3, 4, 5]
+        assert {v["id"] for v in values if v["status"] == "original"} == {0, 3}
+
+    def test_a_dead_letter_is_in_no_group(self) -> None:
+        messages = [Message(b'{"id": 1, "text": 5}'), *texts(2)]
+
+        outputs = drain(ScriptedTransport(messages), Alternating(), groups_topic="groups")
+
+        assert Counter(output.topic for output in outputs) == {
+            "documents.annotated": 2,
+            "documents.members": 1,
+            "documents.dead-letter": 1,
+        }
 
 
 class TestDeadLetters:
