@@ -201,12 +201,21 @@ class Group(msgspec.Struct, kw_only=True, omit_defaults=True):
             self.other_sources += 1
             return
         else:
-            over = self._drop_last() if len(sources) == places else 0
+            over = self._make_room(places)
             at = len(sources)
             sources.append(Source(origin, over + 1, over))
         while at and sources[at - 1].count < sources[at].count:
             sources[at - 1], sources[at] = sources[at], sources[at - 1]
             at -= 1
+
+    def _make_room(self, places: int) -> int:
+        """Make room for one origin; return how many members it may have had already, at most."""
+        if len(self.sources) == places:
+            return self._drop_last()
+        if not self.other_sources:
+            return 0
+        # Some were given up when there were fewer places; none of them had more than the last.
+        return self.sources[-1].count if self.sources else self.other_sources
 
     def _drop_last(self) -> int:
         """Give up the least frequent origin; return its count."""

@@ -34,6 +34,7 @@ from stream_dedup.stream.lag import LagReport
 from stream_dedup.stream.messages import Poison, Reason
 from stream_dedup.stream.patience import Clock, Patience
 from stream_dedup.stream.transport import Output, PublishError, Record, Transport
+from stream_dedup.types import Status
 
 log = logging.getLogger(__name__)
 
@@ -200,6 +201,8 @@ class GroupLoop:
         self._beat = beat
         self._failures = Patience(clock)
         self._lag = LagReport(transport, clock)
+        for status in Status:  # a series that is there from the beginning can be alerted on
+            metrics.members_total.labels(str(status))
 
     def run(self) -> None:
         """Turn until asked to stop.

@@ -117,25 +117,33 @@ class TestBounds:
         assert max(sizes) <= sizes[0] + 20 * 2 * 3 + 100
         assert max(sizes) < 5000
 
-    @given(st.lists(st.integers(0, 12), max_size=300), st.integers(1, 6))
-    def test_frequent_origins_are_listed_with_bounds_that_hold(
-        self, origins: list[int], places: int
-    ) -> None:
-        truth = Counter(str(origin) for origin in origins)
-        if not origins:
-            return
-        group = folded([member(0, origin=str(o)) for o in origins], Limits(0, places))
+    @given(st.lists(st.integers(0, 12), min_size=1, max_size=300), st.integers(1, 6))
+    def test_frequent_origins_are_listed(self, origins: list[int], places: int) -> None:
+        members = [member(0, origin=str(origin)) for origin in origins]
 
-        listed = {source.origin: source for source in group.sources}
+        group = folded(members, Limits(0, places))
+
+        listed = {source.origin for source in group.sources}
         assert len(listed) <= places
-        for origin, source in listed.items():
-            assert source.count - source.over <= truth[origin] <= source.count
-        for origin, count in truth.items():
+        for origin, count in Counter(str(origin) for origin in origins).items():
             assert origin in listed or count <= len(origins) / places
-        certain = sum(source.count - source.over for source in group.sources)
-        assert certain + group.other_sources == len(origins)
-        counts = [source.count for source in group.sources]
-        assert counts == sorted(counts, reverse=True)
+
+    @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 5)), max_size=200))
+    def test_counts_are_within_their_bounds_however_the_limit_changes(
+        self, steps: list[tuple[int, int]]
+    ) -> None:
+        truth: Counter[str] = Counter()
+        group = Group.begin(member(0))
+        for number, places in steps:
+            group.fold(member(0, origin=str(number)), Limits(0, places))
+            truth[str(number)] += 1
+
+            for source in group.sources:
+                assert source.count - source.over <= truth[source.origin] <= source.count
+            certain = sum(source.count - source.over for source in group.sources)
+            assert certain + group.other_sources == truth.total()
+            counts = [source.count for source in group.sources]
+            assert counts == sorted(counts, reverse=True)
 
 
 class TestRedelivery:

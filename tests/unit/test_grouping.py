@@ -1,0 +1,218 @@
+"""The loop of groups over a scripted topic and states in memory: each member counts once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stream_dedup.errors import ServiceError
+from stream_dedup.groups import Group, Limits, Member, decode_group, encode, fold_all
+from stream_dedup.index.group_store import ABSENT, GroupsLostError, Held, Swap
+from stream_dedup.settings import Settings
+from stream_dedup.stream.grouping import GroupLoop, Keeper, settings_of_groups
+from stream_dedup.stream.patience import GIVE_UP_SECONDS
+from stream_dedup.stream.transport import Output, Partition, PublishError, Record
+from stream_dedup.types import Status
+
+SETTINGS = settings_of_groups(
+    Settings(groups_topic="groups", group_members=2, group_sources=2, batch_documents=5)
+)
+LIMITS = Limits(2, 2)
+#: What may go wrong, once each time it stands in a script.
+LOST, LATE, AWAY, EMPTY = "publishing lost", "publishing late", "Redis away", "Redis empty"
+
+
+class Message(NamedTuple):
+    """A record of the members topic, or of the groups topic."""
+
+    value: bytes | None
+    partition: int = 0
+    offset: int = 0
+    topic: str = "documents.members"
+    key: bytes | None = b"k"
+    headers: Sequence[tuple[str, bytes | None]] = ()
+    timestamp: int = 0
+
+
+class Log:
+    """Members in two partitions, and what has been published."""
+
+    def __init__(self, values: Sequence[bytes | None], script: list[str]) -> None:
+        self.messages = [Message(value, n % 2, n // 2) for n, value in enumerate(values)]
+        self.script = script
+        self.at = self.committed = 0
+        self.published: list[Output] = []
+
+    def poll(self) -> Sequence[Record]:
+        batch = self.messages[self.at : self.at + 5]
+        self.at += len(batch)
+        return batch
+
+    def publish(self, outputs: Sequence[Output]) -> None:
+        step = self.script.pop() if self.script and self.script[-1] in {LOST, LATE} else None
+        if step != LOST:
+            self.published += outputs
+            self.committed = self.at
+        if step is not None:
+            self.at = self.committed
+            raise PublishError(step)
+
+    def states(self) -> list[Sequence[Record]]:
+        """What was published, as a reader of the compacted topic has it."""
+        outputs = [output for output in self.published if output.topic == "groups"]
+        return [[Message(output.value, timestamp=int(time.time() * 1000))] for output in outputs]
+
+    def lag(self) -> Mapping[Partition, int]:
+        return {}
+
+    def joined(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        pass
+
+
+class MemoryStates:
+    """Does as Redis does, and fails as scripted."""
+
+    def __init__(self, script: list[str]) -> None:
+        self.script = script
+        self.held: dict[str, Held] = {}
+        self.whole = False
+
+    def enter(self) -> bool:
+        return self.whole
+
+    def complete(self) -> None:
+        self.whole = True
+
+    def read(self, ids: Sequence[str], *, known: bool = True) -> list[Held]:
+        self._fail(known=known)
+        return [self.held.get(name, ABSENT) for name in ids]
+
+    def swap(self, swaps: Sequence[Swap], *, known: bool = True) -> dict[int, Held]:
+        refused = {}
+        for number, swap in enumerate(swaps):
+            stands = self.held.get(swap.duplicate_id, ABSENT)
+            if stands.revision == swap.expected:
+                self.held[swap.duplicate_id] = swap.held
+            else:
+                refused[number] = stands
+        self._fail(known=known)  # after it was done, which nobody can tell
+        return refused
+
+    def _fail(self, *, known: bool) -> None:
+        step = self.script.pop() if self.script and self.script[-1] in {AWAY, EMPTY} else None
+        if step == AWAY:
+            raise ServiceError(AWAY)
+        if step == EMPTY:
+            self.held, self.whole = {}, False
+        if known and not self.whole:
+            raise GroupsLostError(EMPTY)
+
+
+class Clock:
+    """Time passes only while somebody sleeps."""
+
+    now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def time(self) -> float:
+        return time.time()
+
+    def sleep(self, seconds: float, /) -> None:
+        self.now += seconds
+
+
+def member(number: int, group: int) -> Member:
+    return Member(
+        duplicate_id=f"{group:024x}",
+        original_id=0,
+        id=number,
+        status=Status.EXACT_DUPLICATE,
+        origin=f"o{number % 5}",
+    )
+
+
+def run(values: Sequence[bytes | None], script: Sequence[str] = ()) -> Log:
+    """Go on until everything is committed."""
+    steps = list(script)
+    log = Log(values, steps)
+    states, clock = MemoryStates(steps), Clock()
+    keeper = Keeper(SETTINGS, states, log.states, clock)
+    keeper.open()
+    done = lambda: log.committed == len(values)  # noqa: E731
+    GroupLoop(SETTINGS, log, keeper, clock, stopping=done).run()
+    return log
+
+
+def last_states(log: Log) -> dict[str, Group]:
+    found = {}
+    for output in log.published:
+        if output.topic == "groups":
+            group = decode_group(output.value or b"")
+            assert output.by_key
+            assert output.key == group.duplicate_id.encode()
+            group.applied = {}
+            found[group.duplicate_id] = group
+    return found
+
+
+class TestExactlyOnce:
+    @given(
+        st.lists(st.integers(0, 4), min_size=1, max_size=40),
+        st.lists(st.sampled_from([LOST, LATE, AWAY, EMPTY]), max_size=12),
+    )
+    def test_each_member_counts_once_whatever_goes_wrong(
+        self, groups: list[int], script: list[str]
+    ) -> None:
+        members = [member(number, group) for number, group in enumerate(groups)]
+
+        log = run([encode(one) for one in members], script)
+
+        assert last_states(log) == fold_all(members, LIMITS)
+
+    def test_a_group_is_published_once_for_a_batch(self) -> None:
+        log = run([encode(member(number, number % 2)) for number in range(10)])
+
+        assert [output.key for output in log.published] == [b"%024x" % n for n in (0, 1, 1, 0)]
+
+    def test_what_is_no_member_is_a_dead_letter(self) -> None:
+        log = run([b"hello", None, b"{}", encode(member(1, 1)), b"\xff"])
+
+        letters = [o for o in log.published if o.topic == "documents.dead-letter"]
+        reasons = [dict(letter.headers)["dead-letter-reason"] for letter in letters]
+        assert reasons == [b"not_json", b"tombstone", b"wrong_type", b"not_json"]
+        assert len(last_states(log)) == 1
+
+
+class TestEnd:
+    def test_it_gives_up_when_redis_stays_away(self) -> None:
+        class Away(MemoryStates):
+            def read(self, ids: Sequence[str], *, known: bool = True) -> list[Held]:
+                raise ServiceError(AWAY)
+
+        log, clock = Log([encode(member(1, 1))], []), Clock()
+        keeper = Keeper(SETTINGS, Away([]), log.states, clock)
+
+        with pytest.raises(ServiceError, match=AWAY):
+            GroupLoop(SETTINGS, log, keeper, clock).run()
+        assert GIVE_UP_SECONDS <= clock.now < 2 * GIVE_UP_SECONDS
+
+    def test_it_ends_while_redis_is_away_when_asked_to(self) -> None:
+        log, clock = Log([encode(member(1, 1))], [AWAY]), Clock()
+        states: Any = MemoryStates([AWAY])
+        states.whole = True
+        keeper = Keeper(SETTINGS, states, log.states, clock)
+
+        loop = GroupLoop(SETTINGS, log, keeper, clock, stopping=lambda: log.at > 0)
+        loop.run()
+
+        assert log.published == []
