@@ -112,7 +112,8 @@ def _work(settings: Settings) -> int:
 
 def _restore(settings: Settings) -> int:
     from stream_dedup.index.group_store import GroupStore  # noqa: PLC0415
-    from stream_dedup.stream.grouping import keeper_of, settings_of_groups  # noqa: PLC0415
+    from stream_dedup.stream.grouping import settings_of_groups  # noqa: PLC0415
+    from stream_dedup.stream.keeper import keeper_of  # noqa: PLC0415
 
     with closing(GroupStore.connect(settings)) as store:
         return keeper_of(settings_of_groups(settings), store, time).restore()

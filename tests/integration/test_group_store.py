@@ -17,7 +17,7 @@ from stream_dedup.index import group_store
 from stream_dedup.index.connection import nodes_of
 from stream_dedup.index.group_store import ABSENT, GroupsLostError, GroupStore, Held, Swap
 from stream_dedup.settings import Settings
-from stream_dedup.stream.grouping import Keeper
+from stream_dedup.stream.keeper import Keeper
 from stream_dedup.types import Status
 from tests.services.redis import RedisServer
 

@@ -29,7 +29,8 @@ from stream_dedup.index.group_store import GroupStore
 from stream_dedup.index.redis import RedisIndex
 from stream_dedup.settings import Settings
 from stream_dedup.stream.clients import open_transport
-from stream_dedup.stream.grouping import GroupLoop, keeper_of, settings_of_groups
+from stream_dedup.stream.grouping import GroupLoop, settings_of_groups
+from stream_dedup.stream.keeper import keeper_of
 from stream_dedup.stream.loop import Loop
 from stream_dedup.types import Status
 from tests.services.kafka import KafkaBroker, Topics

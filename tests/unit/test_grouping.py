@@ -14,7 +14,8 @@ from stream_dedup.errors import ServiceError
 from stream_dedup.groups import Group, Limits, Member, decode_group, encode, fold_all
 from stream_dedup.index.group_store import ABSENT, GroupsLostError, Held, Swap
 from stream_dedup.settings import Settings
-from stream_dedup.stream.grouping import GroupLoop, Keeper, settings_of_groups
+from stream_dedup.stream.grouping import GroupLoop, settings_of_groups
+from stream_dedup.stream.keeper import Keeper
 from stream_dedup.stream.patience import GIVE_UP_SECONDS
 from stream_dedup.stream.transport import Output, Partition, PublishError, Record
 from stream_dedup.types import Status

@@ -8,7 +8,8 @@ from collections.abc import Callable
 
 from stream_dedup.index.group_store import GroupStore
 from stream_dedup.settings import Settings
-from stream_dedup.stream.grouping import GroupLoop, keeper_of
+from stream_dedup.stream.grouping import GroupLoop
+from stream_dedup.stream.keeper import keeper_of
 from stream_dedup_workers import process
 from stream_dedup_workers.pulse import Pulse
 
