@@ -413,7 +413,7 @@ class Settings(BaseModel):
         if self.groups_topic is not None:
             taken |= {self.members_topic, self.groups_topic}
         if self.shadow_topic in taken:
-            msg = "shadow_topic must be another topic than those of documents, dead letters and groups"
+            msg = "shadow_topic must be another than all other topics"
             raise ValueError(msg)
         return self
 
