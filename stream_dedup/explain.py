@@ -8,20 +8,26 @@ from difflib import SequenceMatcher
 import msgspec
 import numpy as np
 import numpy.typing as npt
+from pydantic import BaseModel, Field
 
-from stream_dedup.deduplicator import Deduplicator
-from stream_dedup.fingerprint.fingerprinter import Fingerprints
+from stream_dedup.deduplicator import Stages
 from stream_dedup.fingerprint.simhash import SimHash
-from stream_dedup.index.base import index_batch
-from stream_dedup.index.memory import MemoryIndex
+from stream_dedup.index.base import Attachment, IndexBatch, LookUp
+from stream_dedup.index.candidates import Candidates
 from stream_dedup.settings import Settings
 from stream_dedup.text.normalize import nfkc_casefold
 from stream_dedup.types import Document, DocumentId, Measure, Method, Score, VerifyBy
 from stream_dedup.verify.evidence import Evidence, Scores
 
+#: Candidates that an answer lists.
+LISTED = 10
+
 #: Differences that an explanation shows, and characters of each.
 _DIFFERENCES = 5
 _SHOWN = 80
+
+#: Why an empty text matches nothing.
+NEVER = "A text with nothing left after normalisation never matches."
 
 
 class Comparison(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -64,25 +70,34 @@ class Comparison(msgspec.Struct, frozen=True, omit_defaults=True):
     score: float | None = None
 
 
-class Sighting(msgspec.Struct, frozen=True):
-    """An original in a state that shares a table key with a document.
+class Sighting(BaseModel, frozen=True):
+    """An original that shares a table key with a document."""
 
-    Attributes:
-        original_id: its document id.
-        tables_hit: number of tables in which they share a key.
-        score: the measure that decides, or Hamming distance (SimHash).
-        near: whether it passes verification.
-    """
-
-    original_id: DocumentId
-    tables_hit: int
-    score: float
-    near: bool
+    original_id: DocumentId = Field(description="Its document id.")
+    tables_hit: int = Field(description="Number of tables in which the two share a key.")
+    score: float = Field(
+        description="The measure that decides, from 0 to 1; Hamming distance where SimHash does."
+    )
+    near: bool = Field(description="Whether it passes verification.")
 
 
-def compare(deduplicator: Deduplicator, left: Document, right: Document) -> Comparison:
-    """Compare two documents under the deduplicator's settings."""
-    fingerprinter, settings = deduplicator.fingerprinter, deduplicator.settings
+class Why(BaseModel, frozen=True):
+    """Why a document is a duplicate of an original, or of none."""
+
+    reason: str = Field(description="The reason, in a sentence.")
+    tables_hit: int = Field(
+        description="Number of tables in which the document shares a key with that original, or "
+        "with the candidate that comes nearest."
+    )
+    tables: int = Field(description="Number of tables.")
+    candidates: list[Sighting] = Field(
+        description=f"Originals that share a table key, best first; {LISTED} of them at most."
+    )
+
+
+def compare(stages: Stages, left: Document, right: Document) -> Comparison:
+    """Compare two documents under the settings in force."""
+    fingerprinter, settings = stages.fingerprinter, stages.settings
     texts, origins = [left.text, right.text], [left.origin, right.origin]
     prints = fingerprinter.fingerprint(texts, origins)
     shingles = fingerprinter.shingles(texts, origins)
@@ -92,9 +107,8 @@ def compare(deduplicator: Deduplicator, left: Document, right: Document) -> Comp
     ]
     common, union = len(sets[0] & sets[1]), len(sets[0] | sets[1])
     sides = [prints.evidence.rows(np.array([text])) for text in (0, 1)]
-    compared, near = (column[0] for column in _scores(deduplicator, *sides))
-    score = fingerprinter.make_verifier(0.0).scores(*sides)[0]
-    unrounded = score if score.similarity is None else score._replace(similarity=float(compared))
+    (score,) = fingerprinter.make_verifier(0.0).scores(*sides)
+    unrounded, near = _unrounded(stages, *sides)
     hit = np.flatnonzero(prints.keys[0] == prints.keys[1]).tolist()
     exact = prints.digests[0] == prints.digests[1]
     empty = bool(prints.empty.any())
@@ -112,7 +126,7 @@ def compare(deduplicator: Deduplicator, left: Document, right: Document) -> Comp
         tables=prints.keys.shape[1],
         exact=exact and not empty,
         match=bool(near and hit) and not empty,
-        reason=_reason(settings, prints, len(hit), unrounded, near=bool(near)),
+        reason=NEVER if empty else _reason(settings, len(hit), unrounded, near=near, exact=exact),
         differences=list(_differences(*fingerprinter.cleaner.clean(texts, origins))),
         verify_by=None if by_sketch else settings.verify_by,
         measure=None if by_sketch else settings.measure,
@@ -120,50 +134,90 @@ def compare(deduplicator: Deduplicator, left: Document, right: Document) -> Comp
     )
 
 
-def look_up(deduplicator: Deduplicator, document: Document) -> list[Sighting]:
-    """Return the originals of a memory index that share a table key with a document, best first.
+def look_up(stages: Stages, index: LookUp, document: Document) -> list[Sighting]:
+    """Return the originals that share a table key with a document, best first.
 
     Nothing is registered.
+
+    Raises:
+        ServiceError: the index is out of reach.
     """
-    index = deduplicator.index
-    if not isinstance(index, MemoryIndex):
-        msg = "only a memory index can be looked through"
-        raise TypeError(msg)
-    prints = deduplicator.fingerprinter.fingerprint([document.text], [document.origin])
-    if prints.empty[0]:
-        return []
-    batch = index_batch([document], prints)
-    hits = index.tables_hit(batch)
-    rows = np.fromiter(hits, np.int64, len(hits))
-    mine = prints.evidence.rows(np.zeros(len(rows), np.int64))
-    scores, near = _scores(deduplicator, mine, index.originals.evidence.rows(rows))
-    sightings = [
-        Sighting(index.originals.ids[row], hits[row], round(float(score), 4), bool(is_near))
-        for row, score, is_near in zip(rows.tolist(), scores, near, strict=True)
+    batch = stages.prepare([document])
+    return _sightings(stages, batch, index.candidates(batch))
+
+
+def tell_why(
+    stages: Stages, batch: IndexBatch, candidates: Candidates, attachment: Attachment | None
+) -> Why:
+    """Say why a document belongs to an original, or to none.
+
+    Args:
+        stages: the settings in force.
+        batch: the document alone.
+        candidates: its candidates.
+        attachment: what it was attached to, one of these.
+    """
+    tables = batch.prints.keys.shape[1]
+    found = _sightings(stages, batch, candidates)
+    wanted = attachment.original_id if attachment else found[0].original_id if found else None
+    pairs = [pair for pair, original in enumerate(candidates.ids) if original == wanted]
+    if attachment:
+        digests = [candidates.digests[pair].tobytes() for pair in pairs]
+        pairs = [pairs[digests.index(attachment.digest)]]
+    if not pairs:
+        none = "No original shares a table key with this document."
+        reason = NEVER if batch.prints.empty[0] else none
+        return Why(reason=reason, tables_hit=0, tables=tables, candidates=[])
+    pair = np.array(pairs[:1])
+    mine, theirs = batch.prints.evidence.rows(pair * 0), candidates.evidence.rows(pair)
+    exact = bool((batch.digest_words()[0] == candidates.digests[pair[0]]).all())
+    hits = int(candidates.tables[pair[0]])
+    score, near = _unrounded(stages, mine, theirs)
+    reason = _reason(stages.settings, hits, score, near=near, exact=exact)
+    return Why(reason=reason, tables_hit=hits, tables=tables, candidates=found[:LISTED])
+
+
+def _sightings(stages: Stages, batch: IndexBatch, candidates: Candidates) -> list[Sighting]:
+    mine = batch.prints.evidence.rows(candidates.rows)
+    scores, near = _scores(stages, mine, candidates.evidence)
+    found = [
+        Sighting(original_id=name, tables_hit=hits, score=round(score, 4), near=is_near)
+        for name, hits, score, is_near in zip(
+            candidates.ids,
+            candidates.tables.tolist(),
+            scores.tolist(),
+            near.tolist(),
+            strict=True,
+        )
     ]
-    sign = 1 if deduplicator.settings.by_hamming else -1
-    return sorted(sightings, key=lambda sighting: (sign * sighting.score, -sighting.tables_hit))
+    sign = 1 if stages.settings.by_hamming else -1
+    return sorted(found, key=lambda sighting: (sign * sighting.score, -sighting.tables_hit))
 
 
 def _scores(
-    deduplicator: Deduplicator, left: Evidence, right: Evidence
+    stages: Stages, left: Evidence, right: Evidence
 ) -> tuple[Scores, npt.NDArray[np.bool_]]:
     """Return the score of each pair, also where it is too low to matter, and which are near."""
-    fingerprinter = deduplicator.fingerprinter
+    fingerprinter = stages.fingerprinter
     scores, _ = fingerprinter.make_verifier(0.0).compare(left, right)
     return scores, fingerprinter.verifier.compare(left, right)[1]
+
+
+def _unrounded(stages: Stages, left: Evidence, right: Evidence) -> tuple[Score, bool]:
+    """Return what is published about a pair, but for the rounding, and whether it is near."""
+    (compared,), (near,) = _scores(stages, left, right)
+    (score,) = stages.fingerprinter.make_verifier(0.0).scores(left, right)
+    if score.similarity is not None:
+        score = score._replace(similarity=float(compared))
+    return score, bool(near)
 
 
 def _share(part: int, whole: int) -> float:
     return round(part / whole, 4) if whole else 0.0
 
 
-def _reason(
-    settings: Settings, prints: Fingerprints, hits: int, score: Score, *, near: bool
-) -> str:
-    if prints.empty.any():
-        return "A text with nothing left after normalisation never matches."
-    if prints.digests[0] == prints.digests[1]:
+def _reason(settings: Settings, hits: int, score: Score, *, near: bool, exact: bool) -> str:
+    if exact:
         return "The normalised texts are equal: an exact duplicate."
     if not hits:
         return "They share no table key, so neither is a candidate of the other."

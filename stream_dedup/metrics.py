@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import numpy as np
-from prometheus_client import Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 _PREFIX = "stream_dedup"
 
@@ -109,6 +109,29 @@ build_info = Gauge(
     "Always 1; its labels name the version and the fingerprint configuration.",
     ["version", "configuration"],
     multiprocess_mode="livemax",
+)
+
+#: What the HTTP service counts; it has none of the workers' metrics.
+query_registry = CollectorRegistry()
+#: 0.5 ms to 5 s.
+_QUERY_BUCKETS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
+query_documents_total = Counter(
+    f"{_PREFIX}_query_documents_total",
+    "Documents looked up for requests.",
+    ["status"],
+    registry=query_registry,
+)
+query_requests_total = Counter(
+    f"{_PREFIX}_query_requests_total",
+    "Requests to /v1/query, by HTTP status.",
+    ["code"],
+    registry=query_registry,
+)
+query_seconds = Histogram(
+    f"{_PREFIX}_query_seconds",
+    "Time from a request's arrival to the head of its answer.",
+    buckets=_QUERY_BUCKETS,
+    registry=query_registry,
 )
 
 #: Looked up once: finding a label costs a lock and a dictionary.

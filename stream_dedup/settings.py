@@ -394,6 +394,27 @@ class Settings(BaseModel):
         le=10_000_000_000,
     )
 
+    # The HTTP service.
+    serve_host: str = _setting("127.0.0.1", "serve", "Address that the service listens on.")
+    serve_port: int = _setting(
+        9465, "serve", "Port of the same; 0 takes a free one.", ge=0, le=65535
+    )
+    serve_token: SecretStr = _setting(
+        SecretStr(""), "serve", "Token that clients must send; without it, anybody may ask."
+    )
+    serve_token_file: Path | None = _setting(
+        None, "serve", "File that holds that token, instead of serve_token."
+    )
+    serve_documents: int = _setting(
+        256, "serve", "Documents that one request may have.", ge=1, le=10_000
+    )
+    serve_bytes: int = _setting(
+        2_000_000, "serve", "Bytes that the body of a request may have.", ge=1_000, le=100_000_000
+    )
+    serve_timeout: Duration = _setting(
+        5.0, "serve", "Time after which a request that has no answer is told to come again."
+    )
+
     @model_validator(mode="after")
     def _topics_differ(self) -> Settings:
         topics = [self.input_topic, self.output_topic, self.dead_letter_topic]
@@ -501,6 +522,6 @@ class Settings(BaseModel):
 
 
 def group_of(name: str) -> str:
-    """Return a setting's group: input, fingerprint, run, redis, kafka, groups, worker, shadow."""
+    """Return the group of a setting, such as fingerprint, redis or serve."""
     extra = Settings.model_fields[name].json_schema_extra
     return str(extra["group"]) if isinstance(extra, dict) else ""

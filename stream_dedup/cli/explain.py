@@ -4,30 +4,31 @@ from __future__ import annotations
 
 import re
 import sys
+from contextlib import closing
 from itertools import islice
 from pathlib import Path
 
 import click
 import msgspec
+from click.core import ParameterSource
 
 from stream_dedup.cli.options import settings_options
-from stream_dedup.deduplicator import Deduplicator
-from stream_dedup.errors import InputError, StateError
-from stream_dedup.explain import Comparison, Sighting, compare, look_up
+from stream_dedup.deduplicator import Stages
+from stream_dedup.errors import InputError
+from stream_dedup.explain import LISTED, Comparison, Sighting, compare, look_up
+from stream_dedup.query import open_index
 from stream_dedup.settings import Settings
 from stream_dedup.stream.files import STANDARD, read_lines
 from stream_dedup.stream.lines import JsonLines
 from stream_dedup.stream.messages import Poison
 from stream_dedup.types import Document
 
-#: Candidates that are listed.
-_LISTED = 10
-
 _EPILOG = """\b
 Examples:
   stream-dedup explain posts.jsonl:3 posts.jsonl:9
   stream-dedup explain old.txt new.txt --method simhash
   stream-dedup explain new.txt --state originals.db
+  stream-dedup explain new.txt --redis-url redis://redis:6379/0
   echo 'some text' | stream-dedup explain - --state originals.db --json
 
 \b
@@ -35,8 +36,9 @@ Exit codes:
   0   done, match or no match
   2   a flag or a setting is wrong
   65  a document cannot be read
-  73  the state file cannot be used
-  78  the state file was made with other fingerprint settings
+  69  Redis is out of reach, or has no such index
+  73  the state file cannot be used, or a run is using it
+  78  the state file, or the index in Redis, was made with other fingerprint settings
 """
 
 
@@ -48,32 +50,46 @@ Exit codes:
     type=click.Path(dir_okay=False, path_type=Path),
     help="State file of `run` to look the document up in; it is not changed.",
 )
+@click.option(
+    "--redis",
+    is_flag=True,
+    help="Look the document up in the index in Redis, at redis_url; a --redis-url implies it. "
+    "Nothing is written there.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the explanation as JSON.")
-@settings_options("input", "fingerprint")
+@settings_options("input", "fingerprint", "redis")
+@click.pass_context
 def explain(
-    *, document: str, other: str | None, state: Path | None, as_json: bool, settings: Settings
+    context: click.Context,
+    *,
+    document: str,
+    other: str | None,
+    state: Path | None,
+    redis: bool,
+    as_json: bool,
+    settings: Settings,
 ) -> None:
-    """Say why two documents match or do not, or which originals of a state one comes near.
+    """Say why two documents match or do not, or which originals of an index one comes near.
 
     DOCUMENT and OTHER are text files, FILE:LINE for one line of a JSON lines file, or - for
     standard input.
     """
-    if (other is None) == (state is None):
-        msg = "Give a second document, or a state file with --state."
+    redis = redis or context.get_parameter_source("redis_url") is ParameterSource.COMMANDLINE
+    if [other is not None, state is not None, redis].count(True) != 1:
+        msg = "Give a second document, or a state file with --state, or --redis."
         raise click.UsageError(msg)
-    if state is not None and not state.is_file():
-        msg = f"{state} does not exist. Make it with stream-dedup run --state."
-        raise StateError(msg)
     read = _read(document, settings)
-    with Deduplicator(settings, state=state) as deduplicator:
-        result: Comparison | list[Sighting]
-        if other is not None:
-            result = compare(deduplicator, read, _read(other, settings))
-            shown = _comparison(result)
-        else:
-            result = look_up(deduplicator, read)
-            shown = _sightings(result)
-    click.echo(msgspec.json.encode(result).decode() if as_json else shown)
+    stages = Stages(settings)
+    if other is not None:
+        compared = compare(stages, read, _read(other, settings))
+        click.echo(msgspec.json.encode(compared) if as_json else _comparison(compared))
+        return
+    with closing(open_index(settings, state)) as index:
+        found = look_up(stages, index, read)
+    if as_json:
+        click.echo(msgspec.json.encode([sighting.model_dump() for sighting in found]))
+    else:
+        click.echo(_sightings(found))
 
 
 def _read(name: str, settings: Settings) -> Document:
@@ -132,7 +148,7 @@ def _sightings(found: list[Sighting]) -> str:
     verdict = "Match" if near else "No match"
     lines = [f"{verdict}. {len(found)} originals share a table key, {near} of them near."]
     lines.append("  score   tables  near  original")
-    for sighting in found[:_LISTED]:
+    for sighting in found[:LISTED]:
         passed = "yes" if sighting.near else "no"
         lines.append(
             f"  {sighting.score:<7g} {sighting.tables_hit:>6}  {passed:<4}  {sighting.original_id}"

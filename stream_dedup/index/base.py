@@ -16,7 +16,7 @@ when it comes again. An original stays one, with its id, and a duplicate stays a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +26,9 @@ from stream_dedup.fingerprint.fingerprinter import Fingerprints
 from stream_dedup.types import Choice, Document, DocumentId, Score
 from stream_dedup.verify.evidence import Evidence, Scores
 from stream_dedup.verify.verifier import Verifier
+
+if TYPE_CHECKING:
+    from stream_dedup.index.candidates import Candidates
 
 
 class IndexBatch(NamedTuple):
@@ -90,7 +93,30 @@ class Attachment(NamedTuple):
     exact: bool
 
 
-class Index(Protocol):
+class LookUp(Protocol):
+    """Finds originals and changes nothing."""
+
+    def look_up(self, batch: IndexBatch) -> list[Attachment | None]:
+        """Say of each document, alone, what ``Index.claim`` would say of it at this moment.
+
+        No document is compared with another of the batch, and nothing is registered.
+
+        Raises:
+            ServiceError: the index is out of reach.
+        """
+
+    def candidates(self, batch: IndexBatch) -> Candidates:
+        """Return the originals that share a table key with each document, within the window.
+
+        Raises:
+            ServiceError: the index is out of reach.
+        """
+
+    def close(self) -> None:
+        """Release files and connections."""
+
+
+class Index(LookUp, Protocol):
     """Registers originals and finds them again."""
 
     def claim(self, batch: IndexBatch) -> list[Attachment | None]:
@@ -100,9 +126,6 @@ class Index(Protocol):
             ServiceError: the index is out of reach; nothing is known about the batch, and the
                 call can be made again.
         """
-
-    def close(self) -> None:
-        """Release files and connections."""
 
 
 class Matcher:

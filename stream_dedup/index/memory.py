@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stream_dedup.index.base import Attachment, IndexBatch, Matcher
+from stream_dedup.index.candidates import Candidates, attach
 from stream_dedup.index.choice import originals_within, preferred_within
 from stream_dedup.index.originals import Originals
 from stream_dedup.index.pairs import Rows, entry_keys, exact_leaders, near_pairs, unique_pairs
@@ -73,6 +74,24 @@ class MemoryIndex:
             self._state.append(registered)
         return decided
 
+    def look_up(self, batch: IndexBatch) -> list[Attachment | None]:
+        """Say what each document belongs to (see ``LookUp.look_up``)."""
+        found: list[Attachment | None] = []
+        for start in range(0, len(batch), STEP):
+            part = batch.rows(range(start, start + STEP))
+            found += attach(part, self.candidates(part), self._matcher)
+        return found
+
+    def candidates(self, batch: IndexBatch) -> Candidates:
+        """Return the originals that share a table key (see ``LookUp.candidates``)."""
+        rows = np.flatnonzero(~batch.prints.empty)
+        keys = entry_keys(batch.prints.keys[rows])
+        positions, found = self._tables.find(keys.reshape(-1))
+        packed = (rows[positions // keys.shape[1]] << 32) | found
+        pairs, tables = np.unique(packed, return_counts=True)
+        shared = self.originals.candidates(pairs >> 32, tables, pairs & 0xFFFFFFFF)
+        return shared.within_window(batch, self._matcher)
+
     def close(self) -> None:
         """Close the state file."""
         if self._state is not None:
@@ -83,13 +102,6 @@ class MemoryIndex:
         keys = entry_keys(batch.prints.keys[rows])
         positions, found = self._tables.find(keys.reshape(-1))
         return self._within_window(batch, *unique_pairs(rows[positions // keys.shape[1]], found))
-
-    def tables_hit(self, batch: IndexBatch) -> dict[int, int]:
-        """Return, for a batch of one, the originals that share a table key, and in how many."""
-        _, found = self._tables.find(entry_keys(batch.prints.keys).reshape(-1))
-        _, found = self._within_window(batch, np.zeros(len(found), np.int64), found)
-        numbers, counts = np.unique(found, return_counts=True)
-        return dict(zip(numbers.tolist(), counts.tolist(), strict=True))
 
     def _claim_step(self, batch: IndexBatch) -> tuple[list[Attachment | None], IndexBatch]:
         """Decide up to STEP documents; return what was decided and the originals registered."""

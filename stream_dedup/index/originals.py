@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stream_dedup.index.base import Attachment, IndexBatch
+from stream_dedup.index.candidates import Candidates
 from stream_dedup.types import DocumentId, Score
 from stream_dedup.verify.evidence import Evidence
 
@@ -67,6 +68,24 @@ class Originals:
         if self._ranks is not None:
             self._ranks.append(batch.ranks)
         return np.arange(first, len(self.ids))
+
+    def candidates(
+        self,
+        rows: npt.NDArray[np.int64],
+        tables: npt.NDArray[np.int64],
+        numbers: npt.NDArray[np.int64],
+    ) -> Candidates:
+        """Describe some originals that share a key, in so many tables, with some documents."""
+        return Candidates(
+            rows,
+            tables,
+            [self.ids[number] for number in numbers.tolist()],
+            self.identities[numbers],
+            self.times[numbers],
+            self.digests[numbers],
+            self.evidence.rows(numbers),
+            self.ranks(numbers),
+        )
 
     def attachment(self, number: int, score: Score, *, exact: bool) -> Attachment:
         """Describe one original for a duplicate that is attached to it."""

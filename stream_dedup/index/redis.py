@@ -10,11 +10,13 @@ import numpy as np
 
 from stream_dedup.fingerprint.fingerprinter import Fingerprinter
 from stream_dedup.index.base import Attachment, IndexBatch, Matcher
+from stream_dedup.index.candidates import Candidates
 from stream_dedup.index.choice import preferred_within
 from stream_dedup.index.claims import Mode, Outcome, Steps, settle_document, start_again
 from stream_dedup.index.connection import connect
 from stream_dedup.index.driver import Claims, Driver, Rows, Sightings
 from stream_dedup.index.keys import ClaimIds, Layout
+from stream_dedup.index.look_up import RedisLookUp
 from stream_dedup.index.pairs import exact_leaders, near_pairs, shares_earlier
 from stream_dedup.index.records import Record, RecordFormat
 from stream_dedup.index.store import RedisStore
@@ -58,6 +60,7 @@ class RedisIndex:
         self.records = RecordFormat.of(fingerprinter)
         self.windowed = settings.window is not None
         self.grace = settings.claim_grace
+        self._look_up = RedisLookUp(store, self.matcher, self.records)
         self.ids = ClaimIds(store.enter(fingerprinter.configuration))
         self.counts = ClaimCounts()
         self._expected = settings.expected_originals
@@ -91,6 +94,14 @@ class RedisIndex:
             self.counts = claiming.counted(self.counts)
         self._warn_when_outgrown()
         return decided
+
+    def look_up(self, batch: IndexBatch) -> list[Attachment | None]:
+        """Say what each document belongs to (see ``LookUp.look_up``)."""
+        return self._look_up.look_up(batch)
+
+    def candidates(self, batch: IndexBatch) -> Candidates:
+        """Return the originals that share a table key (see ``LookUp.candidates``)."""
+        return self._look_up.candidates(batch)
 
     @property
     def originals(self) -> int:

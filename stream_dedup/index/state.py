@@ -18,6 +18,7 @@ import numpy as np
 from stream_dedup.errors import ConfigurationMismatch, StateError
 from stream_dedup.fingerprint.fingerprinter import Fingerprints
 from stream_dedup.index.base import IndexBatch
+from stream_dedup.index.state_reading import Reading
 from stream_dedup.types import DocumentId
 
 _FORMAT = "1"
@@ -48,8 +49,15 @@ class _Extended(_Columns, array_like=True):
 class StateFile:
     """Originals on disk, for one fingerprint configuration and one process at a time."""
 
-    def __init__(self, path: Path, configuration: str, *, keeps_ranks: bool = False) -> None:
-        """Open the file, or make it.
+    def __init__(
+        self,
+        path: Path,
+        configuration: str,
+        *,
+        keeps_ranks: bool = False,
+        reading: Reading | None = None,
+    ) -> None:
+        """Open the file, or make it; with ``reading`` it must be there and is only read.
 
         Raises:
             StateError: the file cannot be opened, is in use, or is not a state file.
@@ -58,11 +66,14 @@ class StateFile:
         self.path = path
         self._keeps_ranks = keeps_ranks
         try:
-            self._database = sqlite3.connect(path, timeout=2.0, isolation_level=None)
+            if reading is None:
+                self._database = sqlite3.connect(path, timeout=2.0, isolation_level=None)
+            else:
+                self._database = reading.connect()
         except sqlite3.Error as error:
             raise StateError(self._sentence(error)) from error
         try:
-            self._open(configuration)
+            self._check(self._stored() if reading else self._open(configuration), configuration)
         except BaseException:
             self._database.close()
             raise
@@ -93,7 +104,16 @@ class StateFile:
         """Close the file."""
         self._database.close()
 
-    def _open(self, configuration: str) -> None:
+    def _stored(self) -> dict[str, str]:
+        """Return what the file tells of itself."""
+        try:
+            self._refuse_foreign()
+            return dict(self._database.execute("SELECT name, value FROM meta").fetchall())
+        except sqlite3.Error as error:
+            raise StateError(self._sentence(error)) from error
+
+    def _open(self, configuration: str) -> dict[str, str]:
+        """Lock the file; return what it tells of itself, which a new one is told first."""
         try:
             self._database.execute("PRAGMA locking_mode = EXCLUSIVE")
             self._refuse_foreign()
@@ -109,6 +129,9 @@ class StateFile:
             self._database.execute("COMMIT")
         except sqlite3.Error as error:
             raise StateError(self._sentence(error)) from error
+        return stored
+
+    def _check(self, stored: dict[str, str], configuration: str) -> None:
         if stored.get("format") != _FORMAT:
             msg = (
                 f"{self.path} was made by another version of stream-dedup. Use a new --state file."

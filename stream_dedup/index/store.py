@@ -58,6 +58,7 @@ class RedisStore:
         self.page_row = np.dtype(
             [("suffix", width), ("score", "S16"), ("claim", ">u8"), ("after", ">u8")]
         )
+        self.look_row = np.dtype([("suffix", width), ("score", "S16"), ("after", ">u8")])
         self.withdraw_row = np.dtype([("suffix", width), ("claim", ">u8")])
 
     def round(self) -> Round:
@@ -202,8 +203,10 @@ def _grouped(partitions: Numbers) -> Iterator[tuple[int, Numbers]]:
 class Round:
     """Calls of many documents, sent together in the order in which they were added."""
 
-    def __init__(self, store: RedisStore) -> None:
+    def __init__(self, store: RedisStore, *, read_only: bool = False) -> None:
+        """Start empty; a round that only reads needs no right to write."""
         self._store = store
+        self._command = "FCALL_RO" if read_only else "FCALL"
         self._layout = store.layout
         self._pipeline = store.client.pipeline(transaction=False)
         self._receivers: list[Callable[[Any], None]] = []
@@ -250,6 +253,16 @@ class Round:
             then = found.taker(numbers[index])
             arguments = (limit, self._layout.suffix_width)
             self._send("page", partition, rows[index].tobytes(), *arguments, then=then)
+
+    def look(self, found: Found, numbers: Numbers) -> None:
+        """Look for a page of candidates of some of the probes, or for the next; only reads."""
+        rows = np.zeros(len(numbers), self._store.look_row)
+        rows["suffix"], rows["score"] = found.places.suffixes[numbers], found.places.scores[numbers]
+        rows["after"], limit = found.next_page(numbers, self._store.limit)
+        for partition, index in _grouped(found.places.partitions[numbers]):
+            then = found.taker(numbers[index])
+            arguments = (limit, self._layout.suffix_width)
+            self._send("look", partition, rows[index].tobytes(), *arguments, then=then)
 
     def read(self, claims: Claims) -> list[bytes]:
         """Read fate and record of each claim; the list is filled when the round is carried out."""
@@ -342,7 +355,9 @@ class Round:
         keys = (key, f"{key}-")
         name = f"{LIBRARY}_{function}"
         options = target_of(self._store.client, key)
-        self._pipeline.execute_command("FCALL", name, len(keys), *keys, rows, *arguments, **options)
+        self._pipeline.execute_command(
+            self._command, name, len(keys), *keys, rows, *arguments, **options
+        )
         self._receivers.append(then)
-        if function != "read":
+        if self._command == "FCALL" and function != "read":
             self._written[str(options)] = options

@@ -84,6 +84,38 @@ def test_every_evidence_and_choice_decides_as_brute_force_does(
     assert answers_of(decided) == decide_by_brute_force(settings, documents)
 
 
+@pytest.mark.parametrize("verify_by", VerifyBy)
+@pytest.mark.parametrize("choice", Choice)
+def test_to_look_up_answers_as_a_claim_would(
+    make: Make, choice: Choice, verify_by: VerifyBy
+) -> None:
+    rng = random.Random(f"look up {choice} {verify_by}")
+    settings = verifying_settings(rng, verify_by, choice)
+    documents = awkward_stream(rng, 80)
+
+    with make(settings) as deduplicator:
+        for document in documents:
+            batch = deduplicator.prepare([document])
+            looked_up = deduplicator.index.look_up(batch)
+
+            assert looked_up == deduplicator.index.claim(batch)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_documents_looked_up_together_are_each_looked_up_alone(make: Make, seed: int) -> None:
+    rng = random.Random(2000 + seed)
+    settings = awkward_settings(rng)
+    documents = awkward_stream(rng, 160)
+    with make(settings) as deduplicator:
+        deduplicator.decide(documents[:100])
+        batch = deduplicator.prepare(documents)
+
+        together = deduplicator.index.look_up(batch)
+
+        alone = [batch.rows(range(row, row + 1)) for row in range(len(batch))]
+        assert together == [deduplicator.index.look_up(one)[0] for one in alone]
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_a_stream_that_comes_again_gets_the_same_answers(make: Make, seed: int) -> None:
     rng = random.Random(1000 + seed)

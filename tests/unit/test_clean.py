@@ -335,7 +335,9 @@ class TestMatching:
         with Deduplicator(settings) as deduplicator:
             deduplicator.decide([left])
             found = compare(deduplicator, left, right)
-            sightings = look_up(deduplicator, Document("again", "one two three four"))
+            sightings = look_up(
+                deduplicator, deduplicator.index, Document("again", "one two three four")
+            )
 
         assert found.shingles == (2, 2)
         assert found.differences == [("four", "five")]

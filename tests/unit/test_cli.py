@@ -779,7 +779,7 @@ class TestExplain:
     @pytest.mark.parametrize(
         ("arguments", "code", "reason"),
         [
-            (("in.jsonl:1",), 2, "Give a second document, or a state file with --state."),
+            (("in.jsonl:1",), 2, "Give a second document, or a state file with --state, or"),
             (("in.jsonl:1", "in.jsonl:2", "--state", "s.db"), 2, "Give a second document"),
             (("in.jsonl:1", "--state", "absent.db"), 73, "absent.db does not exist."),
             (("in.jsonl:1", "in.jsonl:9"), 65, "in.jsonl has no document in line 9."),

@@ -185,6 +185,7 @@ class TestDescriptions:
             "groups",
             "worker",
             "shadow",
+            "serve",
         }
         assert (Settings.model_fields[name].description or "").endswith(".")
 

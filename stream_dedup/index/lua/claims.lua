@@ -101,6 +101,47 @@ local function page(keys, args)
   return sightings:packed()
 end
 
+-- Returns how many members at a score come up to a claim id. It only reads, so it
+-- can not put the claim in for a moment as page does; and Lua compares strings as the server's locale
+-- has it, so ids are compared as numbers.
+local function count_until(key, score, after)
+  local call, _, unpack = tools()
+  local high, low = unpack('>I4I4', after)
+  local start = call('ZCOUNT', key, '-inf', '(' .. score)
+  local first, last = start, call('ZCOUNT', key, '-inf', score)
+  while first < last do
+    local middle = math.floor((first + last) / 2)
+    local member = call('ZRANGE', key, middle, middle)[1]
+    local member_high, member_low = unpack('>I4I4', member)
+    if member_high < high or (member_high == high and member_low <= low) then
+      first = middle + 1
+    else
+      last = middle
+    end
+  end
+  return first - start
+end
+
+-- look NS:{P}: rows limit width -> sightings. A row: key suffix (width bytes), score (16 decimal
+-- digits), the claim id after which to go on, 0 for the beginning. Writes nothing.
+local function look(keys, args)
+  local call, _, unpack, sub = tools()
+  local prefix, rows, limit, width = keys[1], args[1], tonumber(args[2]), tonumber(args[3])
+  local sightings = Sightings.new(limit)
+  for at = 1, #rows, width + 24 do
+    local key = prefix .. sub(rows, at, at + width - 1)
+    local score, after = unpack('<c16c8', rows, at + width)
+    local skipped = 0
+    if after ~= string.rep('\0', 8) then
+      skipped = count_until(key, score, after)
+    end
+    -- One more tells that there are more.
+    local most = tostring(limit + 1)
+    sightings:add(call('ZRANGEBYSCORE', key, score, score, 'LIMIT', tostring(skipped), most), '')
+  end
+  return sightings:packed()
+end
+
 -- put NS:{P}: rows -> nothing. A row: claim id, bucket u32, length u32, record.
 local function put(keys, args)
   local call, _, unpack = tools()
@@ -184,7 +225,12 @@ end
 redis.register_function('stream_dedup_1_probe', probe)
 redis.register_function('stream_dedup_1_page', page)
 redis.register_function('stream_dedup_1_put', put)
-redis.register_function('stream_dedup_1_read', read)
+redis.register_function({
+  function_name = 'stream_dedup_1_look', callback = look, flags = { 'no-writes' },
+})
+redis.register_function({
+  function_name = 'stream_dedup_1_read', callback = read, flags = { 'no-writes' },
+})
 redis.register_function('stream_dedup_1_settle', settle)
 redis.register_function('stream_dedup_1_withdraw', withdraw)
 redis.register_function('stream_dedup_1_forget', forget)
