@@ -26,6 +26,7 @@ BENCHMARKS = (
     "growth",
     "stream",
     "latency",
+    "query",
     "minhash_error",
     "verification",
 )
