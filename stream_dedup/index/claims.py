@@ -15,6 +15,9 @@ becomes ORIGINAL or VOID, and neither changes again. What must hold:
     force     insert under the keys skipped so far; whoever is new there is settled too
     commit    write ORIGINAL, unless the claim has been voided meanwhile: then withdraw, start again
 
+Where all keys of a document lie in one partition, *register* does announce and commit in one atomic
+call, if nobody is met who matters; else it writes nothing, and the long way above is gone.
+
 Why it is right: each key is linearizable, so of two near claims at least one sees the other, and
 neither commits before every near claim that it saw has a fate other than ORIGINAL, which can never
 change. There are no locks and no leases; time only decides who is polite: the younger of two
@@ -27,9 +30,12 @@ same code runs against Redis, against a model, and under a scheduler that tries 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from enum import IntEnum
 from typing import Any, NamedTuple
+
+#: How often a document is tried to be registered at once: the second time with what it met known.
+AT_ONCE = 2
 
 
 class Mode(IntEnum):
@@ -100,6 +106,35 @@ class Withdraw(NamedTuple):
     tables: tuple[int, ...]
 
 
+class Register(NamedTuple):
+    """Announce and commit at once, unless there is a claim under a key that is not known.
+
+    The reply is a ``Registered``. Only where all keys of a document are in one partition.
+
+    Attributes:
+        claim: the document's claim.
+        tables: all tables.
+        known: claims that cannot matter any more: void, or not near.
+    """
+
+    claim: int
+    tables: tuple[int, ...]
+    known: tuple[int, ...]
+
+
+class Registered(NamedTuple):
+    """What became of a ``Register``.
+
+    Attributes:
+        fate: ORIGINAL, also when it was that before; ABSENT when nothing was written; the fate that
+            stands when the claim had been announced before.
+        seen: the unknown claims that were met, if so.
+    """
+
+    fate: Fate
+    seen: tuple[int, ...] = ()
+
+
 class Forget(NamedTuple):
     """Remove the record of a claim for which ORIGINAL was never asked."""
 
@@ -112,7 +147,7 @@ class Pause(NamedTuple):
     seconds: float
 
 
-Call = Put | Probe | Read | Settle | Withdraw | Forget | Pause
+Call = Put | Probe | Read | Settle | Withdraw | Register | Forget | Pause
 
 
 class Outcome(NamedTuple):
@@ -155,6 +190,35 @@ def claim_document(tables: int, mint: Callable[[], int], grace: float, attempts:
         if outcome is not None:
             return outcome
         voided = attempt.voided
+
+
+def register_document(tables: int, mint: Callable[[], int], grace: float) -> Steps:
+    """Register one document, or find its original, where all its keys are in one partition.
+
+    Nothing of a duplicate is ever written, and an original comes to be in one step. What has met a
+    claim that still may become a near original goes the long way.
+    """
+    claim = mint()
+    everywhere = tuple(range(tables))
+    known: tuple[int, ...] = ()
+    tries = AT_ONCE
+    while tries:
+        tries -= 1
+        (registered,) = yield [Register(claim, everywhere, known)]
+        if registered.fate is Fate.ORIGINAL:
+            return Outcome(claim, is_original=True)
+        if not registered.seen:
+            break
+        (sights,) = yield [Read(registered.seen)]
+        seen = dict(zip(registered.seen, sights, strict=True))
+        found = _original_among(seen)
+        if found is not None:
+            return found
+        if not all(_is_passed(sight) for sight in sights):
+            break
+        known += registered.seen
+    _, seen_by_table = yield [Put(claim), Probe(claim, everywhere, Mode.IF_EMPTY)]
+    return (yield from settle_document(claim, seen_by_table, mint, grace))
 
 
 def settle_document(
@@ -242,21 +306,37 @@ class _Attempt:
         self, known: dict[int, Sight], inserted: tuple[int, ...]
     ) -> Generator[list[Call], list[Any], Outcome | None]:
         """End as a duplicate of the preferred near original, if there is one."""
-        originals = [c for c, s in known.items() if s.fate is Fate.ORIGINAL and (s.near or s.same)]
-        if not originals:
+        found = _original_among(known)
+        if found is None:
             return None
         yield [Withdraw(self.claim, inserted), Forget(self.claim)]
-        same = [claim for claim in originals if known[claim].same]
-        original = min(same or originals, key=lambda claim: (known[claim].preference, claim))
-        return Outcome(original, bool(same), self.attempts, self.voided)
+        return found._replace(attempts=self.attempts, voided=self.voided)
 
     def _older_than(self, claim: int, sight: Sight) -> bool:
         return sight.fate is Fate.PENDING and self.claim < claim
 
 
+def _original_among(known: Mapping[int, Sight]) -> Outcome | None:
+    """Return the preferred near original of a document, or its own claim, if it is one."""
+    originals = [c for c, s in known.items() if s.fate is Fate.ORIGINAL and (s.near or s.same)]
+    if not originals:
+        return None
+    same = [claim for claim in originals if known[claim].same]
+    original = min(same or originals, key=lambda claim: (known[claim].preference, claim))
+    return Outcome(original, bool(same))
+
+
 def _matters(sight: Sight) -> bool:
     """Say whether a claim without a final fate could still become a near original."""
     return sight.fate is Fate.ABSENT or (sight.fate is Fate.PENDING and (sight.near or sight.same))
+
+
+def _is_passed(sight: Sight) -> bool:
+    """Say whether a claim can be left as it is: there for ever, and not near.
+
+    One that is void can not: whoever meets it withdraws it.
+    """
+    return sight.fate is not Fate.VOID and not _matters(sight)
 
 
 def _where(claim: int, tables: tuple[int, ...], seen: Sequence[Sequence[int]]) -> tuple[int, ...]:

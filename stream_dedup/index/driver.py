@@ -20,6 +20,8 @@ from stream_dedup.index.claims import (
     Probe,
     Put,
     Read,
+    Register,
+    Registered,
     Settle,
     Sight,
     Steps,
@@ -27,6 +29,7 @@ from stream_dedup.index.claims import (
 )
 from stream_dedup.index.keys import Places
 from stream_dedup.index.records import Record, RecordFormat
+from stream_dedup.index.registrations import Registrations
 from stream_dedup.index.store import Found, RedisStore, Round
 
 Rows = npt.NDArray[np.int64]
@@ -114,6 +117,25 @@ class Driver:
         committed: npt.NDArray[np.bool_] = standing == Fate.ORIGINAL
         return committed
 
+    def register(
+        self, rows: Rows, claims: Claims, known: dict[int, list[int]]
+    ) -> tuple[Rows, list[tuple[int, int]]]:
+        """Register rows at once; return those that are originals now, and whom the others met.
+
+        These are pairs of a row and a claim that is not among those known to the row. A row that is
+        in neither goes the long way.
+        """
+        round_ = self.store.round()
+        found = self._send_registers(
+            round_, rows, claims, [known.get(row, ()) for row in rows.tolist()]
+        )
+        round_.run()
+        met = found.fates == Registrations.MET
+        which, members = found.pairs
+        told = met[which]
+        pairs = zip(rows[which[told]].tolist(), members[told].tolist(), strict=True)
+        return rows[found.fates == Fate.ORIGINAL], list(pairs)
+
     def finish(self, documents: dict[int, Steps]) -> dict[int, Outcome]:
         """Walk each row's steps to their end, all rows side by side."""
         outcomes: dict[int, Outcome] = {}
@@ -137,20 +159,29 @@ class Driver:
                     waiting[row] = (time.monotonic() + pause, calls)
         return outcomes
 
-    def look(self, seen: Sightings) -> dict[int, int]:
-        """Return the preferred near original of each row that has one among the claims seen."""
-        pairs = seen.pairs()
+    def look(self, pairs: Sequence[tuple[int, int]]) -> tuple[dict[int, int], set[int]]:
+        """Look at pairs of a row and a claim that it saw.
+
+        Returns:
+            The preferred near original of each row that has one among these, and the rows that saw
+            a claim which cannot be left as it is (see ``is_passed``).
+        """
         round_ = self.store.round()
         values = self._values(round_, pairs)
         round_.run()
         fates = self._keep_records(values())
-        pairs = [pair for pair in pairs if fates[pair[1]] is Fate.ORIGINAL]
+        unsettled = {row for row, claim in pairs if fates[claim] not in _WITH_RECORD}
+        pairs = [pair for pair in pairs if fates[pair[1]] in _WITH_RECORD]
         found: dict[int, tuple[float, int]] = {}
         for (row, claim), near, preference in zip(pairs, *self._compare_pairs(pairs), strict=True):
-            if near:
+            if not near:
+                continue
+            if fates[claim] is Fate.ORIGINAL:
                 one = (preference, claim)
                 found[row] = min(one, found.get(row, one))
-        return {row: claim for row, (_, claim) in found.items()}
+            else:
+                unsettled.add(row)
+        return {row: claim for row, (_, claim) in found.items()}, unsettled
 
     def give_up(self, rows: Sequence[int], claims: Claims, seen: Sightings) -> None:
         """Withdraw the claims of rows that turned out to be duplicates; forget their records."""
@@ -221,6 +252,13 @@ class Driver:
         round_.withdraw(self.places(rows, tables), claims.astype(np.uint64))
         round_.forget(np.array(gathered.forgets, np.uint64))
         values = self._values(round_, gathered.reads)
+        registers = gathered.registers
+        gathered.registered = self._send_registers(
+            round_,
+            np.array([row for row, _, _ in registers], np.int64),
+            np.array([claim for _, claim, _ in registers], np.uint64),
+            [known for _, _, known in registers],
+        )
         round_.run()
         self._read_on(probed)
         gathered.sights = self._sights(gathered.reads, values())
@@ -228,6 +266,14 @@ class Driver:
         for position, claim in zip(*(column.tolist() for column in probed.pairs), strict=True):
             gathered.seen[position].append(claim)
         return {row: [reply() for reply in resolvers] for row, resolvers in replies.items()}
+
+    def _send_registers(
+        self, round_: Round, rows: Rows, claims: Claims, known: Sequence[Sequence[int]]
+    ) -> Registrations:
+        suffixes, scores, partitions = self._places
+        places = Places(suffixes[rows], scores[rows], partitions[rows])
+        records = [self._records[row] for row in rows.tolist()]
+        return round_.register(places, claims, records, known)
 
     def _read_on(self, found: Found) -> None:
         """Read what the first page of each probe did not hold, and count what is cut."""
@@ -295,11 +341,13 @@ class _Gathered:
         self.puts: list[tuple[int, int]] = []
         self.probes: list[tuple[int, int, int, int]] = []
         self.reads: list[tuple[int, int]] = []
+        self.registers: list[tuple[int, int, Sequence[int]]] = []
         self.settles: list[tuple[int, int]] = []
         self.withdraws: list[tuple[int, int, int]] = []
         self.forgets: list[int] = []
         self.seen: Seen = []
         self.sights: list[Sight] = []
+        self.registered = Registrations(0)
         self.standing: npt.NDArray[np.uint8] = np.zeros(0, np.uint8)
 
     def add(self, row: int, call: Call) -> Callable[[], Any]:
@@ -315,6 +363,10 @@ class _Gathered:
                 read = slice(len(self.reads), len(self.reads) + len(claims))
                 self.reads += [(row, claim) for claim in claims]
                 return lambda: self.sights[read]
+            case Register(claim, _, known):
+                at = len(self.registers)
+                self.registers.append((row, claim, known))
+                return lambda: self._registration(at)
             case Settle(claim, fate):
                 at = len(self.settles)
                 self.settles.append((claim, fate))
@@ -326,6 +378,14 @@ class _Gathered:
             case Pause():
                 pass
         return lambda: None
+
+    def _registration(self, at: int) -> Registered:
+        fate = int(self.registered.fates[at])
+        if fate in {Registrations.MET, Registrations.FULL}:
+            rows, claims = self.registered.pairs
+            seen = claims[rows == at].tolist() if fate == Registrations.MET else ()
+            return Registered(Fate.ABSENT, tuple(sorted(seen)))
+        return Registered(Fate(fate))
 
 
 def _columns(rows: Sequence[tuple[int, ...]], count: int) -> list[npt.NDArray[np.int64]]:

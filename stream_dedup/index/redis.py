@@ -12,7 +12,14 @@ from stream_dedup.fingerprint.fingerprinter import Fingerprinter
 from stream_dedup.index.base import Attachment, IndexBatch, Matcher
 from stream_dedup.index.candidates import Candidates
 from stream_dedup.index.choice import preferred_within
-from stream_dedup.index.claims import Mode, Outcome, Steps, settle_document, start_again
+from stream_dedup.index.claims import (
+    AT_ONCE,
+    Mode,
+    Outcome,
+    Steps,
+    settle_document,
+    start_again,
+)
 from stream_dedup.index.connection import connect
 from stream_dedup.index.driver import Claims, Driver, Rows, Sightings
 from stream_dedup.index.keys import ClaimIds, Layout
@@ -198,12 +205,37 @@ class _Claiming:
         if len(rows):
             modes = np.full(len(rows), Mode.LOOK, np.uint8)
             seen = self._driver.announce(rows, claims[rows], modes)
-            for row, original in self._driver.look(seen).items():
-                self._outcomes[row] = Outcome(original, is_original=False)
+            self._attach(self._driver.look(seen.pairs())[0])
 
     def _register(self, rows: Rows, claims: Claims) -> None:
+        if self._index.store.layout.partitions == 1:
+            rows = self._register_at_once(rows, claims)
+        if not len(rows):
+            return
         modes = np.full(len(rows), Mode.IF_EMPTY, np.uint8)
         self._settle(rows, claims, self._driver.announce(rows, claims[rows], modes))
+
+    def _register_at_once(self, rows: Rows, claims: Claims) -> Rows:
+        """Do what ``register_document`` does, for many; return the rows that go the long way."""
+        known: dict[int, list[int]] = {}
+        trying = rows
+        for _ in range(AT_ONCE):
+            if not len(trying):
+                break
+            registered, pairs = self._driver.register(trying, claims[trying], known)
+            for row in registered.tolist():
+                self._outcomes[row] = Outcome(int(claims[row]), is_original=True)
+            found, unsettled = self._driver.look(pairs)
+            self._attach(found)
+            for row, claim in pairs:
+                known.setdefault(row, []).append(claim)
+            met = {row for row, _ in pairs} - found.keys() - unsettled
+            trying = np.array(sorted(met), np.int64)
+        return np.array([row for row in rows.tolist() if row not in self._outcomes], np.int64)
+
+    def _attach(self, found: dict[int, int]) -> None:
+        for row, original in found.items():
+            self._outcomes[row] = Outcome(original, is_original=False)
 
     def _settle(self, rows: Rows, claims: Claims, seen: Sightings) -> None:
         """Commit the rows that saw nobody; the others find their original, or go on one by one.
@@ -213,10 +245,9 @@ class _Claiming:
         """
         alone = rows[~np.isin(rows, seen.rows)]
         committed = self._driver.commit(claims[alone])
-        found = self._driver.look(seen)
+        found, _ = self._driver.look(seen.pairs())
         self._driver.give_up(list(found), claims, seen)
-        for row, original in found.items():
-            self._outcomes[row] = Outcome(original, is_original=False)
+        self._attach(found)
         steps: dict[int, Steps] = {}
         for row, stands in zip(alone.tolist(), committed.tolist(), strict=True):
             claim = int(claims[row])

@@ -17,6 +17,7 @@ from redis.exceptions import NoPermissionError
 from stream_dedup.errors import ConfigurationMismatch, ServiceError
 from stream_dedup.index.connection import Client, reporting_errors, target_of
 from stream_dedup.index.keys import Layout, Places
+from stream_dedup.index.registrations import Registrations, packed
 from stream_dedup.settings import Settings
 
 #: Name of the function library, version included; lua/claims.lua begins with the same.
@@ -227,6 +228,28 @@ class Round:
                 parts += [packed[row * size : (row + 1) * size], records[row]]
             self._send("put", partition, b"".join(parts))
 
+    def register(
+        self,
+        places: Places,
+        claims: Claims,
+        records: Sequence[bytes],
+        known: Sequence[Sequence[int]],
+    ) -> Registrations:
+        """Register documents whose keys, (documents, tables), are all in one partition.
+
+        ``known`` has the claims that matter to none of them any more.
+        """
+        found = Registrations(len(claims))
+        tables = places.suffixes.shape[1]
+        arguments = (min(PAGE, self._store.limit), self._layout.suffix_width, tables)
+        rows = packed(places, claims, self._layout.record_places(claims)[1], records, known)
+        size = max(1, _ROWS // tables)
+        for start in range(0, len(rows), size):
+            then = self._registration_taker(found, start)
+            some = b"".join(rows[start : start + size])
+            self._send("register", 0, some, *arguments, then=then)
+        return found
+
     def probe(self, places: Places, claims: Claims, modes: Bytes) -> Found:
         """Look under keys, one row each, and insert as ``modes`` say.
 
@@ -326,6 +349,13 @@ class Round:
         for options in self._written.values():
             self._pipeline.execute_command("WAIT", wanted, self._store.wait_ms, **options)
             self._receivers.append(check)
+
+    def _registration_taker(self, found: Registrations, start: int) -> Callable[[Any], None]:
+        def take(reply: Any) -> None:
+            fates, packed, self._store.originals[0] = reply
+            found.take(start, fates, packed)
+
+        return take
 
     def _fate_taker(self, partition: int, standing: Bytes, index: Numbers) -> Callable[[Any], None]:
         def take(reply: Any) -> None:

@@ -24,12 +24,18 @@ from stream_dedup.index.claims import (
     Probe,
     Put,
     Read,
+    Register,
+    Registered,
     Settle,
     Sight,
     Steps,
     Withdraw,
     claim_document,
+    register_document,
 )
+
+#: How a worker may begin, with all keys in one partition.
+STARTS = (claim_document, register_document)
 
 
 class World(NamedTuple):
@@ -77,6 +83,19 @@ class Store:
             entries.add(claim)
         return others
 
+    def register(self, document: int, claim: int, known: tuple[int, ...]) -> Registered:
+        """Insert everywhere and commit, unless somebody unknown is there."""
+        places = list(enumerate(self._world.keys[document]))
+        seen = {other for place in places for other in self.entries[place]} - {claim, *known}
+        if seen:
+            return Registered(Fate.ABSENT, tuple(sorted(seen)))
+        if claim not in self.fates:
+            self.fates[claim] = Fate.ORIGINAL
+            self.documents[claim] = document
+            for place in places:
+                self.entries[place].add(claim)
+        return Registered(self.fates[claim])
+
     def sight(self, document: int, claim: int) -> Sight:
         """Look at a claim."""
         fate = self.fates.get(claim, Fate.ABSENT)
@@ -85,7 +104,7 @@ class Store:
         other = self.documents[claim]
         return Sight(fate, self._world.are_near(document, other), document == other)
 
-    def calls(self, document: int, call: Call) -> Iterator[Any]:
+    def calls(self, document: int, call: Call) -> Iterator[Any]:  # noqa: C901 - one case each
         """Carry out a call in atomic parts, a part at each step; the last value is its reply."""
         match call:
             case Put(claim):
@@ -101,6 +120,8 @@ class Store:
                 yield [self.sight(document, claim) for claim in claims]
             case Settle(claim, fate):
                 yield self.settle(claim, fate)
+            case Register(claim, _, known):
+                yield self.register(document, claim, known)
             case Withdraw(claim, tables):
                 yield None
                 for table in tables:
@@ -180,7 +201,8 @@ class Schedule:
         return list(self._violations())
 
     def _start(self, document: int) -> Task:
-        steps = claim_document(len(self.world.keys[document]), self._mint, grace=0.0)
+        start = self._rng.choice(STARTS)
+        steps = start(len(self.world.keys[document]), self._mint, grace=0.0)
         return Task(self.store, document, steps)
 
     def _mint(self) -> int:

@@ -2,10 +2,11 @@
 
 ``tests.models.claims`` draws schedules; this module visits all of them. A state is what the store
 holds and how far each worker has come; a step is one atomic call of one worker. The protocol is not
-modelled: it is ``claim_document`` itself. A generator cannot be copied, so a worker is known by its
-*history*, the replies it has had since it minted its claim; what it does next is found by replaying
-the history, once, and remembered. Histories that leave the generator at the same place with the
-same variables count as one, and asking for another claim starts a new history.
+modelled: it is ``claim_document`` (or ``register_document``) itself. A generator cannot be copied,
+so a worker is known by its *history*, the replies it has had since it minted its claim; what it
+does next is found by replaying the history, once, and remembered. Histories that leave the
+generator at the same place with the same variables count as one, and asking for another claim
+starts a new history.
 
 What counts as a step:
 
@@ -39,7 +40,7 @@ from types import CodeType, GeneratorType
 from typing import Any, NamedTuple
 
 from stream_dedup.index import claims
-from stream_dedup.index.claims import Call, Fate, Outcome, Pause, Probe, Read, Withdraw
+from stream_dedup.index.claims import Call, Fate, Outcome, Pause, Probe, Read, Register, Withdraw
 from tests.models.claims import Store, World
 
 _BITS = 21
@@ -62,6 +63,7 @@ class Setup(NamedTuple):
         late: lists of calls that may be sent twice.
         most: claims that may be in use when another is minted; this bounds how often workers that
             void each other start again.
+        at_once: documents whose handling begins with ``register_document``.
     """
 
     world: World
@@ -70,6 +72,7 @@ class Setup(NamedTuple):
     skewed: bool = False
     late: int = 0
     most: int = 9
+    at_once: tuple[int, ...] = ()
 
 
 class Report(NamedTuple):
@@ -201,16 +204,18 @@ class _Example(NamedTuple):
         history: replies it was sent.
         live: the claims in them that stand for those of the shape.
         dropped: claims that nobody can come upon any more.
+        at_once: whether it is one of ``register_document``.
     """
 
     claim: Claim
     history: tuple[Any, ...]
     live: tuple[int, ...]
     dropped: frozenset[int]
+    at_once: bool = False
 
 
 class Protocol:
-    """``claim_document``, as a function from histories to what comes next.
+    """``claim_document`` or ``register_document``, as a function from histories to what comes next.
 
     Histories after which the generator stands at the same place with the same variables have one
     *shape*. A shape numbers the claims it still knows from 1, by age.
@@ -222,9 +227,9 @@ class Protocol:
         self._examples: list[_Example] = []
         self._numbers: dict[Any, int] = {}
 
-    def begin(self, claim: int) -> tuple[int, tuple[int, ...]]:
+    def begin(self, claim: int, *, at_once: bool = False) -> tuple[int, tuple[int, ...]]:
         """Return the shape of an attempt that has just minted its claim, and the claims of it."""
-        return self._shape(_Example(Claim(1), (), (), frozenset()), {1: claim})
+        return self._shape(_Example(Claim(1), (), (), frozenset(), at_once), {1: claim})
 
     def after(
         self, shape: int, claims: tuple[int, ...], replies: tuple[Any, ...]
@@ -238,7 +243,7 @@ class Protocol:
         new = {age[0]: numbers[age] for age in order if not age[1]}
         history = (*_renamed(example.history, old), _renamed(replies, new))
         dropped = frozenset(old[claim] for claim in example.dropped)
-        extended = _Example(old[example.claim], history, (), dropped)
+        extended = _Example(old[example.claim], history, (), dropped, example.at_once)
         return self._shape(extended, {number: claim for claim, number in new.items()})
 
     def without(
@@ -281,7 +286,8 @@ class Protocol:
                 raise _AttemptOver
             return minted.pop()
 
-        steps = claims.claim_document(self._tables, mint, grace=0.0)
+        start = claims.register_document if example.at_once else claims.claim_document
+        steps = start(self._tables, mint, grace=0.0)
         try:
             calls = next(steps)
             for replies in example.history:
@@ -592,7 +598,8 @@ class _Parts:
     def begin(self, waiting: int, claim: int) -> int:
         """Return a worker that has just minted a claim."""
         document = self.actors.values[waiting].document
-        shape, claims = self._protocol.begin(claim)
+        at_once = document in self.setup.at_once
+        shape, claims = self._protocol.begin(claim, at_once=at_once)
         return self.actor(self._going_on(document, shape, claims))
 
     def described(self, number: int) -> str:
@@ -727,6 +734,8 @@ class _Parts:
                 (reply,) = reply
             elif sent.kind is Probe:
                 reply = tuple(Claim(claim) for claim in reply[0])
+            elif sent.kind is Register:
+                reply = reply._replace(seen=tuple(Claim(claim) for claim in reply.seen))
             effect = self.store(_freeze(thawed)), reply
             self._effects[store, sent] = effect
         return effect

@@ -31,20 +31,21 @@ from stream_dedup.index.claims import (
     Read,
     Steps,
     Withdraw,
-    claim_document,
 )
 from stream_dedup.index.driver import Driver
 from stream_dedup.index.records import RecordFormat
 from stream_dedup.index.store import RedisStore
 from stream_dedup.types import Score
 from stream_dedup.verify.verifier import SketchVerifier
-from tests.models.claims import Schedule, Store, Task, World
+from tests.models.claims import STARTS, Schedule, Store, Task, World
 
 #: Bits of a claim id below the number of its schedule.
 _CLAIM_BITS = 20
 _WORKER_BITS = 6
 #: Keys that a world draws from; see ``World.draw``.
 _KEYS = 3
+#: First of the keys that one document has for itself; above all that worlds draw.
+_OWN_KEYS = 1 << 20
 #: Odd, so that different numbers stay different; spreads them over the sorted sets.
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)
 #: Atomic calls after which a schedule is not believed to end.
@@ -117,12 +118,15 @@ class RedisSchedule(Schedule):
 
     Attributes:
         number: tells its claims and keys from those of other schedules.
+        one_partition: whether documents may be registered at once.
         taken: atomic calls so far.
     """
 
-    def __init__(self, seed: int, number: int = 0) -> None:
+    def __init__(self, seed: int, number: int = 0, *, one_partition: bool = False) -> None:
         super().__init__(seed)
         self.number = number
+        self.one_partition = one_partition
+        self._starts = STARTS if one_partition else STARTS[:1]
         self.taken = 0
         self._listed = self._rng.random() < 0.5
         self._skewed = self._rng.random() < 0.5
@@ -196,7 +200,8 @@ class RedisSchedule(Schedule):
             ticks = (self._last_claim + ahead) << _WORKER_BITS
             return self.number << _CLAIM_BITS | ticks | worker
 
-        steps = claim_document(len(self.world.keys[document]), mint, grace=0.0)
+        start = self._rng.choice(self._starts)
+        steps = start(len(self.world.keys[document]), mint, grace=0.0)
         return Handling(self.store, document, steps)
 
 
@@ -223,7 +228,10 @@ class Group:
     """Schedules side by side on one Redis, which must be empty."""
 
     def __init__(self, store: RedisStore, seeds: Sequence[int]) -> None:
-        self.schedules = [RedisSchedule(seed, number) for number, seed in enumerate(seeds)]
+        one = store.layout.partitions == 1
+        self.schedules = [
+            RedisSchedule(seed, number, one_partition=one) for number, seed in enumerate(seeds)
+        ]
         #: Row of each schedule's first document.
         self._first: list[int] = []
         #: Table keys of each document, and the pairs of near documents, by row.
@@ -257,7 +265,8 @@ class Group:
         self._first.append(first)
         widths = 64 - np.array(prefix_bits, np.uint64)
         for one, keys in enumerate(world.keys):
-            row = np.zeros(len(prefix_bits), np.uint64)
+            # Tables that the world does not have: what is registered at once is put there as well.
+            row = np.full(len(prefix_bits), _OWN_KEYS + first + one, np.uint64)
             row[: len(keys)] = np.array(keys, np.uint64) + np.uint64(number * _KEYS)
             # The low bits, so that they stay different however few there are.
             self._keys.append((row * _SPREAD) << widths >> widths)
@@ -279,7 +288,8 @@ class Group:
                     claim = int.from_bytes(member, "big")
                     number, table, name = places[key, score]
                     assert number == claim >> _CLAIM_BITS, "a claim stands under a strange key"
-                    self.schedules[number].store.entries[table, name].add(claim)
+                    if name < _OWN_KEYS:
+                        self.schedules[number].store.entries[table, name].add(claim)
 
     def _keep_record(self, claim: int, value: bytes) -> None:
         number = claim >> _CLAIM_BITS
@@ -297,7 +307,8 @@ class Group:
         for schedule, first in zip(self.schedules, self._first, strict=True):
             for document, keys in enumerate(schedule.world.keys):
                 row = first + document
-                for table, key in enumerate(keys):
+                own = [_OWN_KEYS + row] * (len(layout.prefix_bits) - len(keys))
+                for table, key in enumerate([*keys, *own]):
                     prefix = layout.partition_key(int(partitions[row, table])).encode()
                     place = (prefix + bytes(suffixes[row, table]), float(scores[row, table]))
                     found[place] = (schedule.number, table, key)
@@ -322,7 +333,7 @@ def findings(schedules: Sequence[RedisSchedule], seeds: Sequence[int]) -> Iterat
     """Yield violations, and the schedules that end otherwise than on the model's store."""
     for schedule, seed in zip(schedules, seeds, strict=True):
         yield from (f"seed {seed}: {violation}" for violation in schedule.violations())
-        model = RedisSchedule(seed, schedule.number)
+        model = RedisSchedule(seed, schedule.number, one_partition=schedule.one_partition)
         model.run()
         if Ending.of(model) != Ending.of(schedule):
             yield f"seed {seed}: Redis and the model differ"

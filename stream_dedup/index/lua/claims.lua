@@ -51,25 +51,94 @@ function Sightings:packed()
   return { table.concat(self.found), table.concat(self.more) }
 end
 
+-- The members of a sorted set at a score, oldest first: two more than limit at most, because one may
+-- be the caller's own and one tells that there are more. Not those who are known, if only they are
+-- there: most keys have nobody, or whom the last key had, and to ask for that costs half as much.
+local nobody = {}
+local function members_at(key, score, limit, known)
+  local count = redis.call('ZCOUNT', key, score, score)
+  if count == 0 then
+    return nobody
+  end
+  if known and count == 1 and tonumber(redis.call('ZSCORE', key, known) or -1) == tonumber(score) then
+    return nobody
+  end
+  return redis.call('ZRANGEBYSCORE', key, score, score, 'LIMIT', '0', tostring(limit + 2))
+end
+
+-- What struct.unpack wants to know of a key suffix and a score.
+local function row_form(width)
+  return '<c' .. width .. 'c16'
+end
+
 -- probe NS:{P}: rows limit width -> sightings. A row: key suffix (width bytes), score (16 decimal
 -- digits), claim id, mode u8. Returns the other claims at the score, oldest first; mode 1 inserts the
 -- row's claim when there is none, mode 2 always, mode 0 never.
 local function probe(keys, args)
-  local call, _, unpack, sub = tools()
+  local call, _, unpack = tools()
   local prefix, rows, limit, width = keys[1], args[1], tonumber(args[2]), tonumber(args[3])
-  local sightings = Sightings.new(limit)
-  -- Two more: one may be a row's own, and one tells that there are more.
-  local most = tostring(limit + 2)
+  local form, sightings = row_form(width) .. 'c8B', Sightings.new(limit)
   for at = 1, #rows, width + 25 do
-    local key = prefix .. sub(rows, at, at + width - 1)
-    local score, claim, mode = unpack('<c16c8B', rows, at + width)
-    local members = call('ZRANGEBYSCORE', key, score, score, 'LIMIT', '0', most)
-    local others = sightings:add(members, claim)
+    local suffix, score, claim, mode = unpack(form, rows, at)
+    local key = prefix .. suffix
+    local others = sightings:add(members_at(key, score, limit), claim)
     if mode == 2 or (mode == 1 and others == 0) then
       call('ZADD', key, score, claim)
     end
   end
   return sightings:packed()
+end
+
+-- register NS:{P}: rows limit width tables -> one byte for each row, pairs of (row number u32, claim
+-- id 8 bytes), the partition's originals. All of a protocol's attempt for documents that meet nobody
+-- unknown; what else they meet is told, and nothing of them written.
+-- A row: claim id, bucket u32, length u32, ids of claims that are known not to matter, length u32,
+-- record, and for each of the tables a key suffix (width bytes) and a score (16 decimal digits).
+-- The byte: O an original now; M (met) the pairs tell other claims under its keys; F (full) there are
+-- more than limit under one of them; P or V the fate that a claim with this id had already.
+local function register(keys, args)
+  local call, pack, unpack = tools()
+  local prefix, rows, limit = keys[1], args[1], tonumber(args[2])
+  local width, tables = tonumber(args[3]), tonumber(args[4])
+  local form, at, row, committed = row_form(width), 1, 0, 0
+  local fates, found = {}, {}
+  while at <= #rows do
+    local claim, bucket, known, record
+    claim, bucket, known, record, at = unpack('<c8I4I4c0I4c0', rows, at)
+    local places, passed, fate, last = {}, { [claim] = true }, nil, nil
+    for i = 1, #known, 8 do
+      passed[string.sub(known, i, i + 7)] = true
+    end
+    for i = 1, 2 * tables, 2 do
+      local suffix, score = unpack(form, rows, at)
+      local key = prefix .. suffix
+      places[i], places[i + 1], at = key, score, at + width + 16
+      local members = members_at(key, score, limit, last)
+      if #members > limit then
+        fate = 'F'
+      end
+      for j = 1, #members do
+        if not passed[members[j]] then
+          passed[members[j]], fate, last = true, fate or 'M', members[j]
+          found[#found + 1] = pack('<I4c8', row, members[j])
+        end
+      end
+    end
+    if not fate then
+      local bucket_key = prefix .. 'c' .. bucket
+      if call('HSETNX', bucket_key, claim, 'O' .. record) == 1 then
+        committed = committed + 1
+        for i = 1, 2 * tables, 2 do
+          call('ZADD', places[i], places[i + 1], claim)
+        end
+        fate = 'O'
+      else
+        fate = string.sub(call('HGET', bucket_key, claim), 1, 1)
+      end
+    end
+    fates[#fates + 1], row = fate, row + 1
+  end
+  return { table.concat(fates), table.concat(found), call('INCRBY', prefix .. 'n', committed) }
 end
 
 -- page NS:{P}: rows limit width -> sightings, of the claims that come after one that was sighted.
@@ -223,6 +292,7 @@ local function enter(keys, args)
 end
 
 redis.register_function('stream_dedup_1_probe', probe)
+redis.register_function('stream_dedup_1_register', register)
 redis.register_function('stream_dedup_1_page', page)
 redis.register_function('stream_dedup_1_put', put)
 redis.register_function({
