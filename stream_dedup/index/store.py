@@ -194,9 +194,12 @@ def _value_taker(values: list[bytes], index: Numbers) -> Callable[[Any], None]:
 
 def _grouped(partitions: Numbers) -> Iterator[tuple[int, Numbers]]:
     """Split rows by partition, at most _ROWS at a time, each part in the order of the rows."""
-    order = np.argsort(partitions, kind="stable")
-    bounds = np.flatnonzero(np.diff(partitions[order])) + 1
-    for part in np.split(order, bounds):
+    if not partitions.any():
+        parts = [np.arange(len(partitions))] if len(partitions) else []
+    else:
+        order = np.argsort(partitions, kind="stable")
+        parts = np.split(order, np.flatnonzero(np.diff(partitions[order])) + 1)
+    for part in parts:
         for start in range(0, len(part), _ROWS):
             yield int(partitions[part[0]]), part[start : start + _ROWS]
 
