@@ -77,8 +77,10 @@ class Stream:
 
 
 @contextmanager
-def worker(broker: KafkaBroker, server: RedisServer, topics: Topics) -> Iterator[None]:
-    """Run one worker process under its supervisor, settings as they come."""
+def worker(
+    broker: KafkaBroker, server: RedisServer, topics: Topics, batch: int, transport: str
+) -> Iterator[None]:
+    """Run one worker process under its supervisor."""
     flags = {
         "kafka-bootstrap": broker.bootstrap,
         "redis-url": server.url,
@@ -87,6 +89,8 @@ def worker(broker: KafkaBroker, server: RedisServer, topics: Topics) -> Iterator
         "dead-letter-topic": topics.dead_letter,
         "group": topics.input,
         "http-port": "0",
+        "batch-documents": str(batch),
+        "transport": transport,
     }
     program = [sys.executable, "-c", "from stream_dedup.cli.main import main; main()", "worker"]
     given = [part for name, value in flags.items() for part in (f"--{name}", value)]
@@ -98,24 +102,35 @@ def worker(broker: KafkaBroker, server: RedisServer, topics: Topics) -> Iterator
 
 
 def measure(options: argparse.Namespace) -> Report:
-    """Find out how much a worker takes, then give it half as much."""
+    """Find out how much a worker takes, then give it half as much, with batches of each size."""
+    rows: list[Row] = []
+    for batch in options.batches:
+        progress(f"batches of up to {batch} documents")
+        full, waits = measure_batch(options, batch)
+        rows.append(_row(batch, full, waits))
+    return Report("Latency", [_table(rows, options)])
+
+
+def measure_batch(options: argparse.Namespace, batch: int) -> tuple[float, list[float]]:
+    """Return how much a worker takes, and how long documents wait at half of it."""
     backlog = documents.stream(options.backlog, seed=5)
     with KafkaBroker() as broker, RedisServer() as server:
         topics = broker.create_topics(options.partitions)
         stream = Stream(broker, topics)
         progress(f"a backlog of {len(backlog)} documents")
         stream.produce(backlog)
-        with worker(broker, server, topics):
+        with worker(broker, server, topics, batch, options.transport):
             stream.take(len(backlog))
             times = np.sort(list(stream.arrived.values()))
             # The first tenth is not counted: the worker starts then.
             first = len(times) // 10
             full = (len(times) - first) / max(times[-1] - times[first], 1e-9)
-            half = documents.stream(int(full / 2 * options.seconds), seed=6)
+            rate = options.rate or full / 2
+            half = documents.stream(int(rate * options.seconds), seed=6)
             half = [msgspec.structs.replace(d, id=f"half-{d.id}") for d in half]
-            waits = _half_load(stream, half, full / 2)
+            waits = _half_load(stream, half, rate)
         stream.close()
-    return Report("Latency", [_table(full, waits)])
+    return full, waits
 
 
 def _half_load(stream: Stream, half: list[GeneratedDocument], rate: float) -> list[float]:
@@ -129,18 +144,23 @@ def _half_load(stream: Stream, half: list[GeneratedDocument], rate: float) -> li
     return [stream.arrived[key] - stream.sent[key] for key in keys]
 
 
-def _table(full: float, waits: list[float]) -> Table:
+def _row(batch: int, full: float, waits: list[float]) -> Row:
     found = np.percentile(waits, PERCENTILES).tolist()
-    row: Row = ["half load", full / 2, *(1000 * seconds for seconds in found), 1000 * max(waits)]
+    return [f"{batch:,}", full, *(1000 * seconds for seconds in found), 1000 * max(waits)]
+
+
+def _table(rows: list[Row], options: argparse.Namespace) -> Table:
+    load = f"{options.rate:,.0f} a second" if options.rate else "half as many"
     note = (
-        f"One worker process with the settings as they come; it took {full:,.0f} documents a "
-        f"second from a backlog, and {len(waits):,} documents were then produced at half that "
-        "rate. Milliseconds from the call that produces a document to the poll that reads it "
-        "annotated (`read_committed`, so after its transaction), by the clock of one process; "
-        "broker, Redis, worker and both clients on one machine."
+        f"One worker process ({options.transport}) with batches of up to so many documents "
+        "(`batch_documents`; all else as it comes); how many it took a second from a backlog; "
+        f"then {load} were produced for {options.seconds:g} s. Milliseconds from the call that "
+        "produces a document to the poll that reads it annotated (`read_committed`, so after its "
+        "transaction), by the clock of one process; broker, Redis, worker and both clients on one "
+        "machine."
     )
-    header = columns("load", "documents/s|,.0f", *(f"p{p:g} ms|,.0f" for p in PERCENTILES))
-    return Table("From produced to annotated", note, [*header, *columns("most ms|,.0f")], [row])
+    header = columns("batch", "at full load|,.0f", *(f"p{p:g} ms|,.0f" for p in PERCENTILES))
+    return Table("From produced to annotated", note, [*header, *columns("most ms|,.0f")], rows)
 
 
 def main() -> None:
@@ -148,6 +168,13 @@ def main() -> None:
     parser = arguments(__doc__)
     parser.add_argument("--backlog", type=int, default=40_000, help="documents at full load")
     parser.add_argument("--seconds", type=float, default=20, help="time at half load")
+    parser.add_argument("--rate", type=float, help="documents a second, instead of half load")
+    parser.add_argument(
+        "--batches", nargs="+", type=int, default=[1000, 250], help="values of batch_documents"
+    )
+    parser.add_argument(
+        "--transport", choices=["kafka-python", "confluent"], default="kafka-python"
+    )
     parser.add_argument("--partitions", type=int, default=4, help="of each topic")
     run(parser, measure)
 

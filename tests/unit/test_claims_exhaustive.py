@@ -52,12 +52,12 @@ SETUPS = {
     "two near, calls repeated twice": Setup(NEAR, (0, 1), listed=True, late=2, most=2),
     "crowd": Setup(CROWD, (0, 1, 2), listed=True, most=3),
     "all at once": Setup(CHAIN, (0, 0, 1, 2), listed=True, late=1, at_once=(0, 1, 2)),
-    "one at once, two equal": Setup(EQUAL, (0, 1), listed=True, late=2, at_once=(0,)),
+    "one at once, two equal": Setup(EQUAL, (0, 1), listed=True, late=1, at_once=(0,)),
     "one at once, clocks skewed": Setup(
         NEAR, (0, 1), listed=True, skewed=True, late=1, at_once=(0,)
     ),
-    "one at once, redelivered": Setup(NEAR, (0, 0, 1), listed=True, late=1, at_once=(0,)),
-    "middle of a chain at once": Setup(CHAIN, (0, 1, 2), listed=True, at_once=(1,)),
+    "one at once, redelivered": Setup(NEAR, (0, 0, 1), listed=True, most=3, at_once=(0,)),
+    "middle of a chain at once": Setup(CHAIN, (0, 1, 2), listed=True, most=3, at_once=(1,)),
     "two of a triangle at once": Setup(TRIANGLE, (0, 1, 2), listed=True, most=3, at_once=(0, 2)),
     "crowd, one of two near at once": Setup(CROWD, (0, 1, 2), listed=True, most=3, at_once=(1,)),
 }
