@@ -25,6 +25,7 @@ BENCHMARKS = (
     "redis_index",
     "growth",
     "stream",
+    "scaling",
     "latency",
     "query",
     "minhash_error",
@@ -37,6 +38,7 @@ FULL = {
     "redis_index": ["--originals", "1000000", "--documents", "100000", "--slow", "20000"],
     "growth": ["--full"],
     "stream": ["--documents", "500000"],
+    "scaling": ["--documents", "200000"],
     "latency": ["--backlog", "200000", "--seconds", "300"],
 }
 RESULTS = Path(__file__).with_name("results")
