@@ -59,6 +59,7 @@ class Variant(NamedTuple):
 
     name: str
     changes: tuple[tuple[str, str], ...]
+    partitions: int = 4
 
 
 #: Mistakes that let near originals, wrong answers or missing entries come about.
@@ -91,11 +92,22 @@ DANGEROUS = [
         "a claim without a record is not voided",
         (("call('HSET', key, claim, 'V')", "if value then call('HSET', key, claim, 'V') end"),),
     ),
+    Variant("a document is registered whoever it meets", (("if not fate then", "do"),), 1),
+    Variant(
+        "a document is registered under no key",
+        (("call('ZADD', places[i], places[i + 1], claim)", "call('ZSCORE', places[i], claim)"),),
+        1,
+    ),
 ]
 
-#: Mistakes that leave something behind, which only the comparison with the model shows.
+#: Mistakes that leave something behind or out, which only the comparison with the model shows.
 UNTIDY = [
     Variant("a withdrawal removes nothing", (("call('ZREM'", "call('ZSCORE'"),)),
+    Variant(
+        "who is under a key is taken for whom the last key had",
+        (("tonumber(redis.call('ZSCORE', key, known) or -1) == tonumber(score)", "true"),),
+        1,
+    ),
     Variant("a record is never forgotten", (("call('HDEL'", "call('HGET'"),)),
 ]
 
@@ -117,7 +129,7 @@ def name_of(variant: Variant) -> str:
 def test_a_dangerous_mistake_in_the_functions_breaks_an_invariant(
     redis_url: str, variant: Variant
 ) -> None:
-    with opened(redis_url) as store:
+    with opened(redis_url, variant.partitions) as store:
         load(store, variant)
         groups = (run(store, range(first, first + GROUP)) for first in range(0, SCHEDULES, GROUP))
 
@@ -128,7 +140,7 @@ def test_a_dangerous_mistake_in_the_functions_breaks_an_invariant(
 def test_an_untidy_mistake_in_the_functions_differs_from_the_model(
     redis_url: str, variant: Variant
 ) -> None:
-    with opened(redis_url) as store:
+    with opened(redis_url, variant.partitions) as store:
         load(store, variant)
 
         assert list(findings(run(store, range(GROUP)), range(GROUP)))
