@@ -10,6 +10,7 @@ from typing import Self
 from stream_dedup.errors import InputError
 from stream_dedup.fingerprint.fingerprinter import Fingerprinter
 from stream_dedup.index.base import Attachment, Index, IndexBatch, duplicate_id, index_batch
+from stream_dedup.index.description import describe
 from stream_dedup.index.memory import MemoryIndex
 from stream_dedup.index.state import StateFile
 from stream_dedup.settings import Settings
@@ -131,7 +132,12 @@ class Deduplicator(Stages):
             keeps_ranks = choice is Choice.PREFERRED
             stored = None
             if state is not None:
-                stored = StateFile(state, self.configuration, keeps_ranks=keeps_ranks)
+                stored = StateFile(
+                    state,
+                    self.configuration,
+                    keeps_ranks=keeps_ranks,
+                    described=describe(self.fingerprinter.described),
+                )
             index = MemoryIndex(self.fingerprinter.verifier, window, stored, choice)
         self.index = index
 

@@ -11,7 +11,12 @@ import xxhash
 
 from stream_dedup.fingerprint.classic import ClassicMinHash
 from stream_dedup.fingerprint.fused import Fused
-from stream_dedup.fingerprint.hashing import configuration_version, digest_seed, shingle_keys
+from stream_dedup.fingerprint.hashing import (
+    configuration_version,
+    describe_configuration,
+    digest_seed,
+    shingle_keys,
+)
 from stream_dedup.fingerprint.minhash import MinHash
 from stream_dedup.fingerprint.simhash import SimHash
 from stream_dedup.settings import Settings
@@ -91,7 +96,8 @@ class Fingerprinter:
 
     Attributes:
         settings: the settings in force.
-        configuration: version of the fingerprint configuration, 16 hexadecimal digits.
+        described: what makes up the fingerprint configuration.
+        configuration: its version, 16 hexadecimal digits.
         method: MinHash, SimHash or both.
         verifier: compares what is kept with each original.
     """
@@ -104,6 +110,7 @@ class Fingerprinter:
         """
         self.settings = settings
         self.cleaner = Cleaner(settings)
+        self.described = describe_configuration(settings, self.cleaner.learned)
         self.configuration = configuration_version(settings, self.cleaner.learned)
         self.method = method_of(settings)
         self.verifier = self.make_verifier(settings.near_from)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -72,6 +73,24 @@ def configuration_version(settings: Settings, learned: Mapping[str, str] | None 
     Raises:
         SettingsError: the file of document frequencies cannot be used.
     """
+    described = describe_configuration(settings, learned)
+    return hashlib.blake2b(
+        msgspec.json.encode(described, order="deterministic"), digest_size=8
+    ).hexdigest()
+
+
+def describe_configuration(
+    settings: Settings, learned: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """Return what makes up a configuration, as ``configuration_version`` digests it.
+
+    Args:
+        settings: all settings.
+        learned: see there.
+
+    Raises:
+        SettingsError: the file of document frequencies cannot be used.
+    """
     names = _CONFIGURATION + _OF_METHOD[settings.method]
     optional = _OPTIONAL[settings.method] + _VERIFYING
     names += tuple(name for name in optional if _is_set(settings, name))
@@ -86,9 +105,7 @@ def configuration_version(settings: Settings, learned: Mapping[str, str] | None 
     described |= {"format": FORMAT, "seed": derive(settings.seed.get_secret_value(), "version")[0]}
     if described.get("weights") == "tfidf":
         described["frequencies"] = required_frequencies(settings).digest()
-    return hashlib.blake2b(
-        msgspec.json.encode(described, order="deterministic"), digest_size=8
-    ).hexdigest()
+    return described
 
 
 def required_frequencies(settings: Settings) -> Frequencies:

@@ -15,7 +15,7 @@ when it comes again. An original stays one, with its id, and a duplicate stays a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
@@ -125,6 +125,23 @@ class Index(LookUp, Protocol):
         Raises:
             ServiceError: the index is out of reach; nothing is known about the batch, and the
                 call can be made again.
+        """
+
+    def register(self, batch: IndexBatch) -> None:
+        """Register documents that are known to be originals, in order, without looking for others.
+
+        None of them may be empty, registered already or near an original; nobody may claim
+        meanwhile.
+
+        Raises:
+            ServiceError: the index is out of reach; not all of them are registered.
+        """
+
+    def read_originals(self) -> Iterator[IndexBatch]:
+        """Yield all originals, in order of registration, some at a time.
+
+        Raises:
+            ServiceError: the index is out of reach.
         """
 
 

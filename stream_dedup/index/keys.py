@@ -161,7 +161,27 @@ class ClaimIds:
         now_tick = (int(now * 1000) - self._EPOCH_MS) << self._SEQUENCE_BITS
         first = max(self._tick + 1, now_tick)
         self._tick = first + count - 1
-        ticks = np.arange(first, first + count, dtype=np.uint64)
+        return self.spell(np.arange(first, first + count, dtype=np.uint64))
+
+    def past(
+        self, moments: npt.NDArray[np.int64], after: int
+    ) -> tuple[npt.NDArray[np.uint64], int]:
+        """Return ids for what was registered in the past, always the same for the same arguments.
+
+        Args:
+            moments: (ids,) milliseconds since the epoch; the ids grow even where they do not.
+            after: the tick of the id before the first, 0 where there is none.
+
+        Returns:
+            The ids, (ids,) uint64, and the tick of the last.
+        """
+        rows = np.arange(len(moments), dtype=np.int64)
+        ticks = np.maximum(moments - self._EPOCH_MS, 0) << self._SEQUENCE_BITS
+        ticks = np.maximum(np.maximum.accumulate(ticks - rows), after + 1) + rows
+        return self.spell(ticks.astype(np.uint64)), int(ticks[-1])
+
+    def spell(self, ticks: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+        """Return the ids of ticks of this worker."""
         low = np.uint64((1 << self._SEQUENCE_BITS) - 1)
         high = (ticks & ~low) << np.uint64(self._WORKER_BITS)
         return high | np.uint64(self._worker) | (ticks & low)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -20,6 +21,9 @@ from stream_dedup.verify.verifier import Verifier
 
 #: Documents decided at a time; bounds the pairs that one viral post can make within a batch.
 STEP = 256
+
+#: Originals read at a time.
+_READ = 1024
 
 _NONE = np.int64(np.iinfo(np.int64).max)
 
@@ -91,6 +95,21 @@ class MemoryIndex:
         pairs, tables = np.unique(packed, return_counts=True)
         shared = self.originals.candidates(pairs >> 32, tables, pairs & 0xFFFFFFFF)
         return shared.within_window(batch, self._matcher)
+
+    def register(self, batch: IndexBatch) -> None:
+        """Register documents that are known to be originals (see ``Index.register``)."""
+        self._register(batch)
+        if self._state is not None and len(batch):
+            self._state.append([batch])
+
+    def read_originals(self) -> Iterator[IndexBatch]:
+        """Yield all originals, in order of registration, some at a time."""
+        if not len(self):
+            return
+        keys = self._tables.keys.reshape(len(self), -1)
+        for start in range(0, len(self), _READ):
+            end = start + _READ
+            yield self.originals.rows(start, end, entry_keys(keys[start:end]))
 
     def close(self) -> None:
         """Close the state file."""

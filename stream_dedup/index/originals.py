@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from stream_dedup.fingerprint.fingerprinter import Fingerprints
 from stream_dedup.index.base import Attachment, IndexBatch
 from stream_dedup.index.candidates import Candidates
 from stream_dedup.types import DocumentId, Score
@@ -86,6 +87,20 @@ class Originals:
             self.evidence.rows(numbers),
             self.ranks(numbers),
         )
+
+    def rows(self, start: int, end: int, keys: npt.NDArray[np.uint64]) -> IndexBatch:
+        """Return some neighbouring originals with their table keys, (originals, tables)."""
+        numbers = np.arange(start, min(end, len(self)))
+        digests = self.digests[numbers].tobytes()
+        prints = Fingerprints(
+            np.zeros(len(numbers), np.bool_),
+            [digests[at : at + 16] for at in range(0, len(digests), 16)],
+            keys,
+            self._sketches.values[numbers],
+            self._payloads[start:end],
+        )
+        ids, times = self.ids[start:end], self.times[numbers]
+        return IndexBatch(ids, self.identities[numbers], times, prints, self.ranks(numbers))
 
     def attachment(self, number: int, score: Score, *, exact: bool) -> Attachment:
         """Describe one original for a duplicate that is attached to it."""

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Iterator
 from typing import NamedTuple, Self
 
 import numpy as np
 
 from stream_dedup.fingerprint.fingerprinter import Fingerprinter
+from stream_dedup.index.audit_reading import Reader
 from stream_dedup.index.base import Attachment, IndexBatch, Matcher
+from stream_dedup.index.bulk import Registrar
 from stream_dedup.index.candidates import Candidates
 from stream_dedup.index.choice import preferred_within
 from stream_dedup.index.claims import (
@@ -21,10 +24,12 @@ from stream_dedup.index.claims import (
     start_again,
 )
 from stream_dedup.index.connection import connect
+from stream_dedup.index.description import describe
 from stream_dedup.index.driver import Claims, Driver, Rows, Sightings
 from stream_dedup.index.keys import ClaimIds, Layout
 from stream_dedup.index.look_up import RedisLookUp
 from stream_dedup.index.pairs import exact_leaders, near_pairs, shares_earlier
+from stream_dedup.index.reassembly import reassemble
 from stream_dedup.index.records import Record, RecordFormat
 from stream_dedup.index.store import RedisStore
 from stream_dedup.settings import Settings
@@ -68,8 +73,11 @@ class RedisIndex:
         self.windowed = settings.window is not None
         self.grace = settings.claim_grace
         self._look_up = RedisLookUp(store, self.matcher, self.records)
-        self.ids = ClaimIds(store.enter(fingerprinter.configuration))
+        described = describe(fingerprinter.described, settings)
+        self.ids = ClaimIds(store.enter(fingerprinter.configuration, described))
         self.counts = ClaimCounts()
+        self._settings = settings
+        self._configuration = fingerprinter.configuration
         self._expected = settings.expected_originals
         self._outgrown = False
 
@@ -109,6 +117,16 @@ class RedisIndex:
     def candidates(self, batch: IndexBatch) -> Candidates:
         """Return the originals that share a table key (see ``LookUp.candidates``)."""
         return self._look_up.candidates(batch)
+
+    def register(self, batch: IndexBatch) -> None:
+        """Register documents that are known to be originals (see ``Index.register``)."""
+        claims = self.ids.mint(time.time(), len(batch))
+        Registrar(self.store.client, self.store.layout, self.records).register(batch, claims)
+
+    def read_originals(self) -> Iterator[IndexBatch]:
+        """Yield all originals, in order of registration (see ``reassembly``)."""
+        reader = Reader(self.store.client, self._settings, self._configuration)
+        return reassemble(reader, self.records)
 
     @property
     def originals(self) -> int:

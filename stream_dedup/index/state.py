@@ -18,6 +18,7 @@ import numpy as np
 from stream_dedup.errors import ConfigurationMismatch, StateError
 from stream_dedup.fingerprint.fingerprinter import Fingerprints
 from stream_dedup.index.base import IndexBatch
+from stream_dedup.index.description import sentence
 from stream_dedup.index.state_reading import Reading
 from stream_dedup.types import DocumentId
 
@@ -55,9 +56,16 @@ class StateFile:
         configuration: str,
         *,
         keeps_ranks: bool = False,
+        described: str = "{}",
         reading: Reading | None = None,
     ) -> None:
         """Open the file, or make it; with ``reading`` it must be there and is only read.
+
+        Args:
+            path: the file.
+            configuration: version of the fingerprint configuration.
+            keeps_ranks: whether the ranks of originals are kept.
+            described: the settings behind the configuration (see ``description``).
 
         Raises:
             StateError: the file cannot be opened, is in use, or is not a state file.
@@ -73,7 +81,8 @@ class StateFile:
         except sqlite3.Error as error:
             raise StateError(self._sentence(error)) from error
         try:
-            self._check(self._stored() if reading else self._open(configuration), configuration)
+            stored = self._stored() if reading else self._open(configuration, described)
+            self._check(stored, configuration, described)
         except BaseException:
             self._database.close()
             raise
@@ -112,7 +121,7 @@ class StateFile:
         except sqlite3.Error as error:
             raise StateError(self._sentence(error)) from error
 
-    def _open(self, configuration: str) -> dict[str, str]:
+    def _open(self, configuration: str, described: str) -> dict[str, str]:
         """Lock the file; return what it tells of itself, which a new one is told first."""
         try:
             self._database.execute("PRAGMA locking_mode = EXCLUSIVE")
@@ -124,24 +133,29 @@ class StateFile:
                 self._database.execute(statement)
             stored = dict(self._database.execute("SELECT name, value FROM meta").fetchall())
             if not stored:
-                stored = {"format": _FORMAT, "configuration": configuration}
+                stored = {
+                    "format": _FORMAT,
+                    "configuration": configuration,
+                    "settings": described,
+                }
                 self._database.executemany("INSERT INTO meta VALUES (?, ?)", stored.items())
             self._database.execute("COMMIT")
         except sqlite3.Error as error:
             raise StateError(self._sentence(error)) from error
         return stored
 
-    def _check(self, stored: dict[str, str], configuration: str) -> None:
+    def _check(self, stored: dict[str, str], configuration: str, described: str) -> None:
         if stored.get("format") != _FORMAT:
             msg = (
                 f"{self.path} was made by another version of stream-dedup. Use a new --state file."
             )
             raise StateError(msg)
         if stored.get("configuration") != configuration:
+            differing = sentence(stored.get("settings"), described)
             msg = (
                 f"{self.path} was made with other fingerprint settings (configuration "
-                f"{stored.get('configuration')}, now {configuration}). Run with the settings it "
-                f"was made with, or use a new --state file."
+                f"{stored.get('configuration')}, now {configuration}).{differing} Run with the "
+                f"settings it was made with, or make a new --state file: stream-dedup rebuild."
             )
             raise ConfigurationMismatch(msg)
 

@@ -16,6 +16,7 @@ from redis.exceptions import NoPermissionError
 
 from stream_dedup.errors import ConfigurationMismatch, ServiceError
 from stream_dedup.index.connection import Client, reporting_errors, target_of
+from stream_dedup.index.description import sentence
 from stream_dedup.index.keys import Layout, Places
 from stream_dedup.index.registrations import Registrations, packed
 from stream_dedup.settings import Settings
@@ -73,8 +74,12 @@ class RedisStore:
             round_.page(found, rows)
             round_.run()
 
-    def enter(self, configuration: str) -> int:
+    def enter(self, configuration: str, described: str = "{}") -> int:
         """Load the functions, check or write the index's description, return a worker number.
+
+        Args:
+            configuration: version of the fingerprint configuration.
+            described: the settings behind it (see ``description``).
 
         Raises:
             ConfigurationMismatch: the index was built with other settings.
@@ -86,10 +91,13 @@ class RedisStore:
             stands = self.client.fcall(
                 f"{LIBRARY}_enter", 1, self.layout.index_key, configuration, layout
             )
-        stored = [value.decode() for value in stands[:2]]
-        if stored != [configuration, layout]:
-            raise ConfigurationMismatch(self._mismatch(stored, [configuration, layout]))
-        return int(stands[2])
+            stored = [value.decode() for value in stands[:2]]
+            if stored == [configuration, layout]:
+                self.client.hsetnx(self.layout.index_key, "settings", described)
+                return int(stands[2])
+            settings: Any = self.client.hget(self.layout.index_key, "settings")
+        differing = sentence(settings.decode() if settings else None, described)
+        raise ConfigurationMismatch(self._mismatch(stored, [configuration, layout], differing))
 
     def close(self) -> None:
         """Close the connections."""
@@ -103,12 +111,12 @@ class RedisStore:
             # A user that may only call functions: another has loaded them, or the call will say so.
             return
 
-    def _mismatch(self, stored: Sequence[str], now: Sequence[str]) -> str:
+    def _mismatch(self, stored: Sequence[str], now: Sequence[str], differing: str) -> str:
         return (
             f"The index {self.layout.namespace!r} in Redis was built with other settings "
             f"(configuration {stored[0]}, layout {stored[1]}; now configuration {now[0]}, layout "
-            f"{now[1]}). Start with the settings it was built with, or choose another "
-            f"redis_namespace for a new index."
+            f"{now[1]}).{differing} Start with the settings it was built with, or build an index "
+            f"with the new ones under another redis_namespace: stream-dedup rebuild."
         )
 
 

@@ -33,6 +33,11 @@ class PrefixTable:
         """Return the number of entries."""
         return self._used
 
+    @property
+    def keys(self) -> Keys:
+        """(entries,) uint64, the key of each entry in the order in which they were added."""
+        return self._keys[: self._used]
+
     def add(self, keys: Keys, values: Numbers) -> None:
         """Add an entry for each key.
 

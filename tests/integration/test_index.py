@@ -156,14 +156,18 @@ def test_an_index_outlives_the_deduplicator(make: Make, request: pytest.FixtureR
 def test_an_index_of_another_configuration_is_refused_with_a_sentence(redis_url: str) -> None:
     on_redis(Settings(), redis_url).close()
 
-    with pytest.raises(ConfigurationMismatch, match=r"built with other settings.*redis_namespace"):
+    sentence = (
+        r"built with other settings \(configuration \w{16}, .*now configuration \w{16}, .*\)\. What "
+        r"differs: threshold was 0\.8, is 0\.9\. Start with .*redis_namespace: stream-dedup rebuild"
+    )
+    with pytest.raises(ConfigurationMismatch, match=sentence):
         on_redis(Settings(threshold=0.9), redis_url)
 
 
 def test_another_layout_of_the_same_configuration_is_refused(redis_url: str) -> None:
     on_redis(Settings(), redis_url).close()
 
-    with pytest.raises(ConfigurationMismatch, match="layout"):
+    with pytest.raises(ConfigurationMismatch, match=r"differs: partitions was 1, is 4\."):
         on_redis(Settings(partitions=4), redis_url)
 
 

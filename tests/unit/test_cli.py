@@ -592,7 +592,8 @@ class TestState:
         assert result.exit_code == 78
         assert re.fullmatch(
             r"Error: s\.db was made with other fingerprint settings \(configuration \w{16}, now "
-            r"\w{16}\)\. Run with the settings it was made with, or use a new --state file\.\n",
+            r"\w{16}\)\. What differs: threshold was 0\.8, is 0\.9\. Run with the settings it was "
+            r"made with, or make a new --state file: stream-dedup rebuild\.\n",
             result.stderr,
         )
         assert not Path("out.jsonl").exists()

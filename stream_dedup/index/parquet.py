@@ -1,0 +1,186 @@
+"""Originals as a Parquet file: one row each, in order of registration.
+
+    id               string, as a number is spelled where id_is_integer says so
+    id_is_integer    bool
+    duplicate_id     string, name of the duplicate group; it follows from id and digest
+    identity         uint64, the same for the same source and id
+    time             double, event time, seconds since the epoch
+    digest           16 bytes, xxh3-128 of the normalised text
+    keys             list of uint64, one table key for each table
+    evidence         bytes, what verification compares: the sketch, or the payload
+    rank             double, null where ranks are not kept
+
+The schema's metadata hold the configuration version and the settings behind it (see
+``description``). Needs pyarrow, an optional dependency: who uses this module imports it late.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.parquet as pq  # type: ignore[import-untyped]
+
+from stream_dedup.errors import ConfigurationMismatch, InputError
+from stream_dedup.fingerprint.fingerprinter import Fingerprinter, Fingerprints
+from stream_dedup.index.base import IndexBatch, duplicate_id
+from stream_dedup.index.description import describe, sentence
+
+#: Originals of one row group: what is in memory at a time.
+ROWS = 16_384
+
+_CONFIGURATION = b"stream_dedup.configuration"
+_SETTINGS = b"stream_dedup.settings"
+
+
+def write_originals(path: Path, batches: Iterable[IndexBatch], fingerprinter: Fingerprinter) -> int:
+    """Write originals into a new file; return how many.
+
+    The file appears under its name only when everything has been written.
+
+    Raises:
+        InputError: it cannot be written.
+        ServiceError: from ``batches``.
+    """
+    schema, count = _schema(fingerprinter), 0
+    partial = path.with_name(path.name + ".partial")
+    try:
+        with pq.ParquetWriter(partial, schema, compression="zstd") as writer:
+            for some in _groups(batches):
+                columns = [_columns(batch) for batch in some]
+                parts = [pa.table(one, schema=schema) for one in columns]
+                table = pa.concat_tables(parts)
+                writer.write_table(table, row_group_size=len(table))
+                count += len(table)
+        partial.replace(path)
+    except OSError as error:
+        msg = f"{path} cannot be written: {error}. Make room, or name another file."
+        raise InputError(msg) from error
+    finally:
+        partial.unlink(missing_ok=True)
+    return count
+
+
+def read_originals(path: Path, fingerprinter: Fingerprinter) -> Iterator[IndexBatch]:
+    """Yield the originals of a file, a row group at a time.
+
+    Raises:
+        ConfigurationMismatch: they are of another configuration.
+        InputError: the file cannot be read, or is none of ours.
+    """
+    try:
+        with pq.ParquetFile(path) as file:
+            _check(path, file.schema_arrow, fingerprinter)
+            for number in range(file.num_row_groups):
+                yield _batch(file.read_row_group(number), fingerprinter)
+    except (OSError, pa.ArrowException) as error:
+        msg = f"{path} cannot be read: {error}. Name a file that stream-dedup export wrote."
+        raise InputError(msg) from error
+
+
+def _schema(fingerprinter: Fingerprinter) -> Any:
+    width = fingerprinter.verifier.sketch_bytes
+    fields = [
+        ("id", pa.string()),
+        ("id_is_integer", pa.bool_()),
+        ("duplicate_id", pa.string()),
+        ("identity", pa.uint64()),
+        ("time", pa.float64()),
+        ("digest", pa.binary(16)),
+        ("keys", pa.list_(pa.uint64(), len(fingerprinter.method.prefix_bits))),
+        ("evidence", pa.binary(width) if width else pa.binary()),
+        ("rank", pa.float64()),
+    ]
+    metadata = {
+        _CONFIGURATION: fingerprinter.configuration.encode(),
+        _SETTINGS: describe(fingerprinter.described).encode(),
+    }
+    return pa.schema(fields, metadata=metadata)
+
+
+def _check(path: Path, schema: Any, fingerprinter: Fingerprinter) -> None:
+    metadata: dict[bytes, bytes] = schema.metadata or {}
+    configuration = metadata.get(_CONFIGURATION, b"").decode()
+    if not configuration:
+        msg = f"{path} holds no originals. Name a file that stream-dedup export wrote."
+        raise InputError(msg)
+    if configuration != fingerprinter.configuration:
+        stored = metadata.get(_SETTINGS, b"{}").decode()
+        msg = (
+            f"{path} holds originals of other fingerprint settings (configuration "
+            f"{configuration}, now {fingerprinter.configuration})."
+            f"{sentence(stored, describe(fingerprinter.described))} Import with the settings that "
+            f"it was exported with."
+        )
+        raise ConfigurationMismatch(msg)
+    if not schema.equals(_schema(fingerprinter)):
+        msg = (
+            f"{path} has other columns than an export. Name a file that stream-dedup export wrote."
+        )
+        raise InputError(msg)
+
+
+def _groups(batches: Iterable[IndexBatch]) -> Iterator[list[IndexBatch]]:
+    """Put batches together into row groups."""
+    group: list[IndexBatch] = []
+    rows = 0
+    for batch in batches:
+        group.append(batch)
+        rows += len(batch)
+        if rows >= ROWS:
+            yield group
+            group, rows = [], 0
+    if group:
+        yield group
+
+
+def _columns(batch: IndexBatch) -> dict[str, Any]:
+    prints = batch.prints
+    tables, width = prints.keys.shape[1], prints.sketches.shape[1]
+    evidence = pa.array(prints.payloads, pa.binary())
+    if width:
+        sketches = pa.py_buffer(np.ascontiguousarray(prints.sketches))
+        evidence = pa.Array.from_buffers(pa.binary(width), len(batch), [None, sketches])
+    ranks = np.where(np.isinf(batch.ranks), np.nan, batch.ranks)
+    return {
+        "id": [str(one) for one in batch.ids],
+        "id_is_integer": [isinstance(one, int) for one in batch.ids],
+        "duplicate_id": list(map(duplicate_id, batch.ids, prints.digests)),
+        "identity": pa.array(batch.identities),
+        "time": pa.array(batch.times),
+        "digest": pa.array(prints.digests, pa.binary(16)),
+        "keys": pa.FixedSizeListArray.from_arrays(pa.array(prints.keys.reshape(-1)), tables),
+        "evidence": evidence,
+        "rank": pa.array(ranks, from_pandas=True),
+    }
+
+
+def _batch(table: Any, fingerprinter: Fingerprinter) -> IndexBatch:
+    columns = {name: table[name] for name in table.column_names}
+    count = len(table)
+    integers = columns["id_is_integer"].to_pylist()
+    ids = [
+        int(one) if integer else one
+        for one, integer in zip(columns["id"].to_pylist(), integers, strict=True)
+    ]
+    width = fingerprinter.verifier.sketch_bytes
+    keys = columns["keys"].combine_chunks().flatten().to_numpy()
+    evidence = columns["evidence"].to_pylist()
+    prints = Fingerprints(
+        np.zeros(count, np.bool_),
+        columns["digest"].to_pylist(),
+        keys.reshape(count, -1),
+        np.frombuffer(b"".join(evidence) if width else b"", np.uint8).reshape(count, width),
+        () if width else evidence,
+    )
+    ranks = columns["rank"].to_numpy()
+    return IndexBatch(
+        ids,
+        columns["identity"].to_numpy(),
+        columns["time"].to_numpy(),
+        prints,
+        np.where(np.isnan(ranks), np.inf, ranks),
+    )
