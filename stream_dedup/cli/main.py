@@ -37,12 +37,15 @@ _COMMANDS = {
     "audit": "audit_command",
     "evaluate": "evaluate_command",
     "explain": "explain",
+    "export": "export",
     "generate": "generate",
     "group": "group_command",
     "groups": "groups_command",
+    "import": "import_command",
     "learn": "learn",
     "plan": "plan",
     "query": "query",
+    "rebuild": "rebuild",
     "run": "run",
     "sample": "sample_command",
     "serve": "serve",
@@ -50,6 +53,8 @@ _COMMANDS = {
     "tune": "tune_command",
     "worker": "worker",
 }
+#: The modules of commands whose names cannot be imported.
+_MODULES = {"import": "export"}
 
 
 class _Group(click.Group):
@@ -66,7 +71,7 @@ class _Group(click.Group):
         """Load a command."""
         if cmd_name not in _COMMANDS:
             return None
-        module = import_module(f"stream_dedup.cli.{cmd_name}")
+        module = import_module(f"stream_dedup.cli.{_MODULES.get(cmd_name, cmd_name)}")
         command: click.Command = getattr(module, _COMMANDS[cmd_name])
         return command
 

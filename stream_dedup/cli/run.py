@@ -159,9 +159,16 @@ def _open(settings: Settings, state: Path | None, *, redis: bool) -> Deduplicato
     if not redis:
         return Deduplicator(settings, state=state)
     # Imported here because a run on files does without the client.
+    from stream_dedup.index.progress import Progress  # noqa: PLC0415
     from stream_dedup.index.redis import RedisIndex  # noqa: PLC0415
 
-    return Deduplicator(settings, index=RedisIndex.connect(settings))
+    index = RedisIndex.connect(settings)
+    try:
+        Progress(index.store).refuse_unfinished()
+    except BaseException:
+        index.close()
+        raise
+    return Deduplicator(settings, index=index)
 
 
 def _stages(

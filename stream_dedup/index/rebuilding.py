@@ -44,11 +44,24 @@ class Past(NamedTuple):
 
 
 class Rebuilding:
-    """Fills an index of this process: in memory, or with a state file."""
+    """Fills an index of this process: in memory, or with a state file.
+
+    Attributes:
+        index: the index.
+        positions: how far each partition of the source has been taken in.
+    """
 
     def __init__(self, index: Index) -> None:
         self.index = index
+        self.positions: dict[int, Position] = {}
         self._seen = Seen()
+
+    def start(self, source: str) -> None:
+        """Begin, or go on with what was begun.
+
+        Raises:
+            ServiceError: the index holds originals of another origin.
+        """
 
     def register(self, batch: IndexBatch, past: Past) -> int:
         """Register originals in order; return how many were not there before."""
@@ -88,9 +101,6 @@ class RedisRebuilding(Rebuilding):
 
     Claim ids follow from when and where a document was decided, so they grow in order of
     registration whichever partition is read first, and a batch that comes again gets the same.
-
-    Attributes:
-        positions: how far each partition of the source has been taken in.
     """
 
     def __init__(self, index: RedisIndex, settings: Settings, configuration: str) -> None:
@@ -102,14 +112,9 @@ class RedisRebuilding(Rebuilding):
         self._registrar = Registrar(index.store.client, index.store.layout, index.records)
         self._clock = _Clock(index.ids)
         index.ids = self._clock
-        self.positions: dict[int, Position] = {}
 
     def start(self, source: str) -> None:
-        """Begin, or go on with what was begun.
-
-        Raises:
-            ServiceError: the index holds originals of another origin.
-        """
+        """Begin, or go on with what was begun (see ``Rebuilding.start``)."""
         self.positions = self._progress.start(source)
         reader = Reader(self._store.client, self._settings, self._configuration)
         self._seen = Seen(reader.records())
@@ -117,7 +122,8 @@ class RedisRebuilding(Rebuilding):
     def save(self, offsets: Mapping[int, int]) -> None:
         """Keep how far the partitions of the source have been taken in."""
         for lane, offset in offsets.items():
-            self.positions[lane] = self._position(lane)._replace(offset=offset)
+            before = self._position(lane)
+            self.positions[lane] = before._replace(offset=max(before.offset, offset))
         self._progress.save(self.positions)
 
     def finish(self) -> None:

@@ -8,6 +8,7 @@ from stream_dedup.groups import Member, encode
 from stream_dedup.stream.messages import (
     ANNOTATION_HEADERS,
     DEAD_LETTER_HEADERS,
+    HEADER_SOURCE,
     MAX_ID_CHARACTERS,
     TRUNCATED_BYTES,
     Header,
@@ -28,7 +29,8 @@ def annotated(topic: str, record: Record, decision: Decision) -> Output:
         Poison: the decision cannot be added.
     """
     value = annotate(record.value or b"", decision)
-    headers = annotation_headers(decision)
+    place = f"{record.topic}/{record.partition}/{record.offset}"
+    headers = [*annotation_headers(decision), (HEADER_SOURCE, place.encode())]
     if record.headers:
         headers = [*_kept(record.headers, ANNOTATION_HEADERS), *headers]
     return Output(topic, record, value, headers, record.key, record.timestamp)

@@ -29,6 +29,8 @@ ANNOTATION_FIELD = "dedup"
 HEADER_STATUS = "dedup-status"
 HEADER_DUPLICATE_ID = "dedup-duplicate-id"
 HEADER_ORIGINAL_ID = "dedup-original-id"
+#: Where the document stood in the input, ``topic/partition/offset``; a rebuild needs it.
+HEADER_SOURCE = "dedup-source"
 HEADER_REASON = "dead-letter-reason"
 HEADER_DETAIL = "dead-letter-detail"
 HEADER_TRUNCATED = "dead-letter-truncated"
@@ -37,7 +39,9 @@ HEADER_PARTITION = "source-partition"
 HEADER_OFFSET = "source-offset"
 
 #: Our own headers are replaced when a message passes through twice, never added a second time.
-ANNOTATION_HEADERS = frozenset({HEADER_STATUS, HEADER_DUPLICATE_ID, HEADER_ORIGINAL_ID})
+ANNOTATION_HEADERS = frozenset(
+    {HEADER_STATUS, HEADER_DUPLICATE_ID, HEADER_ORIGINAL_ID, HEADER_SOURCE}
+)
 DEAD_LETTER_HEADERS = frozenset(
     {
         HEADER_REASON,

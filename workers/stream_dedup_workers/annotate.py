@@ -11,6 +11,7 @@ from stream_dedup import __version__, metrics
 from stream_dedup.deduplicator import Deduplicator
 from stream_dedup.index.redis import RedisIndex
 from stream_dedup.settings import Settings
+from stream_dedup.stream.handover import await_rebuild
 from stream_dedup.stream.loop import Loop
 from stream_dedup.types import Decision, Document
 from stream_dedup_workers import process
@@ -42,6 +43,10 @@ class CountedDeduplicator:
         metrics.capped_probes_total.inc(counts.capped)
         return decisions
 
+    def await_rebuild(self, beat: Callable[[], None], stopping: Callable[[], bool]) -> None:
+        """Wait for the rebuild of the index to end, if there is one (see ``handover``)."""
+        await_rebuild(self._deduplicator.settings, self._index, beat=beat, stopping=stopping)
+
     def close(self) -> None:
         """Close the connections."""
         self._deduplicator.close()
@@ -55,6 +60,7 @@ def _work(settings: Settings, identity: str, pulse: Pulse, stop: Callable[[], bo
     ):
         metrics.build_info.labels(__version__, deduplicator.configuration).set(1)
         pulse.beat()
+        deduplicator.await_rebuild(pulse.beat, stop)
         with process.transport_of(settings, identity, pulse) as (transport, beat):
             log.info("started, configuration %s", deduplicator.configuration)
             loop = Loop(
