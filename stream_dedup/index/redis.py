@@ -125,8 +125,11 @@ class RedisIndex:
 
     def read_originals(self) -> Iterator[IndexBatch]:
         """Yield all originals, in order of registration (see ``reassembly``)."""
-        reader = Reader(self.store.client, self._settings, self._configuration)
-        return reassemble(reader, self.records)
+        return reassemble(self.reader(), self.records)
+
+    def reader(self) -> Reader:
+        """Return what reads all records and entries of the index."""
+        return Reader(self.store.client, self._settings, self._configuration)
 
     @property
     def originals(self) -> int:

@@ -4,7 +4,7 @@ An original of the index's own configuration is registered at its annotation's w
 of it is left out. All else (other configurations, no annotation) is decided anew; nothing is
 published. What was removed by a tombstone is removed here too.
 
-Messages are decoded and fingerprinted here, while one thread writes the batch before.
+A thread reads, decodes and fingerprints the next batches while one is written.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from stream_dedup.types import Decision, Document, DocumentId, Status
 
 #: Messages taken in together.
 BATCH = 2_000
-#: Batches that wait for the index at most.
+#: Batches made ready ahead of the index.
 _WAITING = 3
 
 
@@ -132,15 +132,19 @@ class Rebuild:
         Raises:
             ServiceError: the source or the index is out of reach.
         """
-        waiting: deque[Future[None]] = deque()
-        messages = iter(messages)
-        with ThreadPoolExecutor(1) as thread:
-            while some := list(islice(messages, BATCH)):
-                waiting.append(thread.submit(self._carry_out, self._prepare(some)))
-                if len(waiting) == _WAITING:
-                    waiting.popleft().result()
-            for future in waiting:
-                future.result()
+        batches = self._batches(messages)
+        waiting: deque[Future[_Batch | None]] = deque()
+        thread = ThreadPoolExecutor(1)
+        try:
+            while True:
+                while len(waiting) < _WAITING:
+                    waiting.append(thread.submit(next, batches, None))
+                batch = waiting.popleft().result()
+                if batch is None:
+                    return
+                self._carry_out(batch)
+        finally:
+            thread.shutdown(cancel_futures=True)
 
     def summary(self) -> Rebuilt:
         """Say what has been taken in so far."""
@@ -157,12 +161,19 @@ class Rebuild:
             configuration=self._stages.configuration,
         )
 
+    def _batches(self, messages: Iterable[Message]) -> Iterator[_Batch]:
+        messages = iter(messages)
+        while some := list(islice(messages, BATCH)):
+            yield self._prepare(some)
+
     def _prepare(self, messages: Sequence[Message]) -> _Batch:
         self._counts["messages"] += len(messages)
         steps = []
         for kind, same in groupby(self._sorted(messages), key=lambda pair: pair[0]):
             steps.append(self._step(kind, [message for _, message in same]))
-        return _Batch(steps, {message.lane: message.next_offset for message in messages})
+        # Files are read from their beginning again, and give the same claim ids then.
+        offsets = {one.lane: one.next_offset for one in messages if one.next_offset}
+        return _Batch(steps, offsets)
 
     def _sorted(self, messages: Iterable[Message]) -> Iterator[tuple[type[_Step], Message]]:
         """Say what is to be done with each message, but for those that are left out."""
@@ -198,7 +209,7 @@ class Rebuild:
         return _Decide(batch, past, documents, read)
 
     def _carry_out(self, batch: _Batch) -> None:
-        """Do what a batch asks for; nothing else touches the index."""
+        """Do what a batch asks for."""
         for step in batch.steps:
             match step:
                 case _Register(originals, past):

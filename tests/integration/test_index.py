@@ -158,7 +158,7 @@ def test_an_index_of_another_configuration_is_refused_with_a_sentence(redis_url:
 
     sentence = (
         r"built with other settings \(configuration \w{16}, .*now configuration \w{16}, .*\)\. "
-        r"What differs: threshold was 0\.8, is 0\.9\. Start with .*redis_namespace: stream-dedup rebuild"
+        r"What differs: threshold was 0\.8, is 0\.9\. Start with .*: stream-dedup rebuild"
     )
     with pytest.raises(ConfigurationMismatch, match=sentence):
         on_redis(Settings(threshold=0.9), redis_url)
