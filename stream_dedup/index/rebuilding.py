@@ -124,7 +124,7 @@ class RedisRebuilding(Rebuilding):
         for lane, offset in offsets.items():
             before = self._position(lane)
             self.positions[lane] = before._replace(offset=max(before.offset, offset))
-        self._progress.save(self.positions)
+        self._progress.save({lane: self.positions[lane] for lane in offsets})
 
     def finish(self) -> None:
         """Let workers begin."""
