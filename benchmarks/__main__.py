@@ -25,6 +25,7 @@ BENCHMARKS = (
     "redis_index",
     "growth",
     "stream",
+    "rebuild",
     "scaling",
     "latency",
     "query",

@@ -56,8 +56,10 @@ class TestAnnotations:
             "dedup-status",
             "dedup-duplicate-id",
             "dedup-original-id",
+            "dedup-source",
         ]
         assert dict(record.headers)["dedup-original-id"] == "ä".encode()
+        assert dict(record.headers)["dedup-source"] == f"{worker.topics.input}/1/0".encode()
         assert record.value.startswith(value[:-2] + b',"dedup":{"status":"original"')
         assert record.value.endswith(b"}} ")
 

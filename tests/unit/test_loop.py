@@ -192,6 +192,7 @@ class TestAnnotations:
             ("dedup-status", b"original"),
             ("dedup-duplicate-id", b"a" * 24),
             ("dedup-original-id", b"x"),
+            ("dedup-source", b"documents/0/0"),
         ]
 
     def test_headers_of_an_earlier_annotation_are_replaced(self) -> None:
