@@ -3,6 +3,7 @@
 Fields of the hash NS:{index}, beside its description:
     rebuild       ``running SOURCE`` while a rebuild or an import goes on, ``done SOURCE`` after it,
                   nothing once a worker has begun (or where there never was a rebuild)
+    rebuilt       how many originals there were when it was done
     position P    for partition P of the source: the next offset, and the tick of the last claim id
 """
 
@@ -72,7 +73,7 @@ class Progress:
                 "source, or another redis_namespace."
             )
             raise ServiceError(msg)
-        if state is State.NONE and count_originals(self._client, self._layout):
+        if state is not State.RUNNING and self._count() != self._rebuilt(state):
             msg = (
                 f"The index {name!r} holds originals already. Name another redis_namespace for the "
                 "new index, and give it to the workers afterwards."
@@ -103,6 +104,8 @@ class Progress:
 
     def finish(self) -> None:
         """Let workers begin."""
+        with reporting_errors():
+            self._client.hset(self._key, "rebuilt", str(self._count()))
         self._mark(State.DONE, self.read()[1])
 
     def clear(self) -> None:
@@ -123,6 +126,17 @@ class Progress:
                 "that to end, or make it again if it was interrupted: it goes on where it was."
             )
             raise ServiceError(msg)
+
+    def _count(self) -> int:
+        return count_originals(self._client, self._layout)
+
+    def _rebuilt(self, state: State) -> int:
+        """Return how many originals an index has that nobody used since its rebuild, if any."""
+        if state is State.NONE:
+            return 0
+        with reporting_errors():
+            value: Any = self._client.hget(self._key, "rebuilt")
+        return int(value or 0)
 
     def _mark(self, state: State, source: str) -> None:
         with reporting_errors():

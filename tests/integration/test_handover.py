@@ -109,6 +109,25 @@ def test_a_lost_redis_is_rebuilt_and_every_later_decision_stays(
     assert answers(again.receive(found.dead_letter, len(DOCUMENTS))) == expected()
 
 
+def test_the_input_topic_is_a_source_too(
+    make: Callable[..., Worker], topics: Callable[..., Topics]
+) -> None:
+    found = topics(partitions=1)
+    worker = make(found)
+    worker.send(sent(DOCUMENTS[:HALF]))
+    worker.start()
+    worker.receive(found.output, HALF)
+    worker.stop()
+    # What nobody has read yet is decided by the rebuild first, and is itself again for the worker.
+    worker.send(sent(DOCUMENTS[HALF:]))
+
+    rebuilt = rebuild(worker, "--from=input", redis_namespace="two")
+    worker.start(redis_namespace="two")
+
+    assert rebuilt["decided"] == len(DOCUMENTS)
+    assert answers(worker.receive(found.output, len(DOCUMENTS))) == expected()
+
+
 def test_a_worker_does_not_begin_on_an_index_that_lacks_what_was_published_since(
     make: Callable[..., Worker], topics: Callable[..., Topics]
 ) -> None:

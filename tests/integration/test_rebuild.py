@@ -183,6 +183,19 @@ class TestUnfinished:
         assert result.exit_code == 69
         assert "holds originals already. Name another redis_namespace" in result.output
 
+    def test_neither_is_one_that_was_used_since_it_was_rebuilt(
+        self, redis_url: str, stream: list[Path], tmp_path: Path
+    ) -> None:
+        flags = redis_flags(redis_url, "used")
+        call("run", stream[0], "-o", tmp_path / "annotated")
+        call("rebuild", tmp_path / "annotated", *flags)
+        call("rebuild", tmp_path / "annotated", *flags)
+        call("run", stream[1], "-o", tmp_path / "more", *flags)
+
+        result = CliRunner().invoke(cli, ["rebuild", str(tmp_path / "annotated"), *flags])
+
+        assert "holds originals already" in result.output
+
     def test_a_rebuild_that_is_cut_short_anywhere_and_made_again_is_whole(
         self, redis_url: str, stream: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
