@@ -16,10 +16,10 @@ from stream_dedup.generate import StreamShape, generate
 from stream_dedup.index.audit import audit
 from stream_dedup.index.audit_decisions import Published
 from stream_dedup.types import Decision
-from tests.integration.test_worker import PROGRAM, Sent, Worker, document
 from tests.services.kafka import KafkaBroker, Topics
 from tests.services.process import free_ports
 from tests.services.redis import RedisServer
+from tests.services.worker import PROGRAM, Sent, Worker, document
 
 SHAPE = StreamShape(documents=900, duplicate_share=0.5, edits=1, words=120, distance=600)
 DOCUMENTS = [Document(one.id, one.text) for one in generate(SHAPE)]
