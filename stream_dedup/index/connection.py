@@ -95,7 +95,7 @@ def _advice(error: Exception, text: str) -> str:
     if "Function not found" in text:
         return (
             "Its Functions are gone, so it has probably restarted without its data: restore them, "
-            "or restart the workers to begin a new index"
+            "or stop the workers and make the index again with stream-dedup rebuild"
         )
     return "Check that it runs and that redis_url is right"
 
