@@ -17,6 +17,7 @@ from stream_dedup.deduplicator import Stages
 from stream_dedup.explain import Why, tell_why
 from stream_dedup.index.base import IndexBatch, LookUp, Matcher
 from stream_dedup.index.candidates import Candidates, attach
+from stream_dedup.index.description import describe
 from stream_dedup.index.memory import MemoryIndex
 from stream_dedup.index.state import StateFile
 from stream_dedup.index.state_reading import Reading
@@ -154,7 +155,13 @@ def open_state(settings: Settings, path: Path) -> MemoryIndex:
     stages = Stages(settings)
     keeps_ranks = settings.choice is Choice.PREFERRED
     reading = Reading(path)
-    stored = StateFile(path, stages.configuration, keeps_ranks=keeps_ranks, reading=reading)
+    stored = StateFile(
+        path,
+        stages.configuration,
+        keeps_ranks=keeps_ranks,
+        described=describe(stages.fingerprinter.described),
+        reading=reading,
+    )
     with closing(stored):
         verifier = stages.fingerprinter.verifier
         index = MemoryIndex(verifier, settings.window, stored, settings.choice)

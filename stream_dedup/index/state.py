@@ -66,6 +66,7 @@ class StateFile:
             configuration: version of the fingerprint configuration.
             keeps_ranks: whether the ranks of originals are kept.
             described: the settings behind the configuration (see ``description``).
+            reading: opens the file for reading.
 
         Raises:
             StateError: the file cannot be opened, is in use, or is not a state file.
