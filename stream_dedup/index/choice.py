@@ -9,8 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stream_dedup.index.base import IndexBatch, Matcher
-from stream_dedup.index.pairs import NearPairs
-from stream_dedup.verify.evidence import Scores
+from stream_dedup.index.pairs import NearPairs, Rows
 
 
 class Preferred(NamedTuple):
@@ -51,28 +50,33 @@ def preferred_within(
         pairs: the pairs of leaders that are near.
         matcher: says what is preferred.
     """
-    candidates: dict[int, list[Preferred]] = {}
-
-    def add(rows: npt.NDArray[np.int64], others: npt.NDArray[np.int64], scores: Scores) -> None:
-        kept = np.flatnonzero(is_original[others])
-        rows, others = rows[kept], others[kept]
-        preferences = matcher.preferences(scores[kept], batch.times[others], batch.ranks[others])
-        for row, *preferred in zip(
-            rows.tolist(), preferences.tolist(), others.tolist(), strict=True
-        ):
-            candidates.setdefault(row, []).append(Preferred(*preferred))
-
-    # A copy of a text may come after originals that its leader came before, hence both directions.
-    add(pairs.earlier, pairs.later, pairs.scores)
-    add(pairs.later, pairs.earlier, pairs.scores)
     themselves = np.flatnonzero(is_original)
-    add(themselves, themselves, np.full(len(themselves), matcher.best))
-    for found in candidates.values():
-        found.sort()
-    preferred = {}
-    for row, leader in leaders.items():
-        earlier = (one for one in candidates.get(leader, ()) if one.row < row)
-        best = next(earlier, None)
-        if best is not None:
-            preferred[row] = best
-    return preferred
+    # A copy of a text may come after originals that its leader came before, hence both directions.
+    of = np.concatenate([pairs.earlier, pairs.later, themselves])
+    others = np.concatenate([pairs.later, pairs.earlier, themselves])
+    scores = np.concatenate([pairs.scores, pairs.scores, np.full(len(themselves), matcher.best)])
+    kept = is_original[others]
+    of, others = of[kept], others[kept]
+    preferences = matcher.preferences(scores[kept], batch.times[others], batch.ranks[others])
+    order = np.lexsort((others, preferences, of))
+    of, others, preferences = of[order], others[order], preferences[order]
+    rows, places = _candidates(leaders, of)
+    earlier = others[places] < rows
+    rows, places = rows[earlier], places[earlier]
+    first = np.ones(len(rows), np.bool_)
+    np.not_equal(rows[1:], rows[:-1], out=first[1:])
+    best = places[first]
+    found = zip(preferences[best].tolist(), others[best].tolist(), strict=True)
+    return dict(zip(rows[first].tolist(), map(Preferred._make, found), strict=True))
+
+
+def _candidates(leaders: Mapping[int, int], of: Rows) -> tuple[Rows, Rows]:
+    """Return the pairs of a row and a place in ``of``, which is sorted, that has its leader."""
+    rows, firsts = (
+        np.fromiter(column, np.int64, len(leaders)) for column in (leaders, leaders.values())
+    )
+    starts = np.searchsorted(of, firsts)
+    counts = np.searchsorted(of, firsts, side="right") - starts
+    ends = np.cumsum(counts)
+    within = np.arange(ends[-1] if len(ends) else 0) - np.repeat(ends - counts, counts)
+    return np.repeat(rows, counts), np.repeat(starts, counts) + within

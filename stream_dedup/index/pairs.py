@@ -52,14 +52,15 @@ def sharing_pairs(keys: npt.NDArray[np.uint64]) -> tuple[Rows, Rows]:
     """
     rows, columns = keys.shape
     flat = entry_keys(keys).reshape(-1)
-    order = np.argsort(flat, kind="stable")
+    order = np.argsort(flat)  # not stable, but twice as fast
     flat, documents = flat[order], order // columns
     shares = np.zeros((rows, rows), np.bool_)
     for distance in range(1, rows):
         same = np.flatnonzero(flat[distance:] == flat[:-distance])
         if not len(same):
             break
-        shares[documents[same], documents[same + distance]] = True
+        left, right = documents[same], documents[same + distance]
+        shares[np.minimum(left, right), np.maximum(left, right)] = True
     np.fill_diagonal(shares, val=False)
     earlier, later = np.nonzero(shares)
     return earlier, later

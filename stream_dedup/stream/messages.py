@@ -245,7 +245,7 @@ def annotate(value: bytes, decision: Decision) -> bytes:
     Raises:
         Poison: the object is nested too deeply to be written anew.
     """
-    annotation = msgspec.json.encode(decision)
+    annotation = _encode(decision)
     # The name is there as it is or, escaped, with a back slash: neither is proof of absence.
     if b'"dedup"' in value or (b"\\" in value and b"\\u00" in value):
         try:
@@ -256,10 +256,10 @@ def annotate(value: bytes, decision: Decision) -> bytes:
             fields[ANNOTATION_FIELD] = msgspec.Raw(annotation)
             return msgspec.json.encode(fields)
     end = value.rindex(b"}")
-    before = value[:end].rstrip(_JSON_SPACE)
+    before = value[:end]
     # The only "{" that can stand right before the closing brace is that of an empty object.
-    comma = b"" if before.endswith(b"{") else b","
-    return b"".join((value[:end], comma, b'"dedup":', annotation, value[end:]))
+    name = b'"dedup":' if before.rstrip(_JSON_SPACE).endswith(b"{") else b',"dedup":'
+    return b"".join((before, name, annotation, value[end:]))
 
 
 def annotation_headers(decision: Decision) -> list[Header]:
@@ -295,6 +295,7 @@ def dead_letter_headers(
     return headers
 
 
+_encode = msgspec.json.Encoder().encode
 _decode_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 _KINDS = {b'"': "a string", b"{": "an object", b"[": "an array", b"n": "null"}
