@@ -18,8 +18,9 @@ from stream_dedup.cli.options import inputs_argument, settings_options
 from stream_dedup.cli.shadow_run import ShadowRun, in_sentences
 from stream_dedup.deduplicator import Deduplicator, Stages
 from stream_dedup.settings import Settings
+from stream_dedup.stream.collector import calm
 from stream_dedup.stream.embedded import Here, Pool, Run, Summary
-from stream_dedup.stream.files import STANDARD, Chunk, open_output, read_chunks
+from stream_dedup.stream.files import CHUNK_LINES, STANDARD, Chunk, open_output, read_chunks
 from stream_dedup.stream.lines import JsonLines, TextLines
 from stream_dedup.stream.stages import LineFormat, LineStages
 
@@ -143,6 +144,7 @@ def run(
         if beside is not None:
             job.shadow = stack.enter_context(_open(beside, shadow_state, redis=redis)).index
         progress = stack.enter_context(_progress(inputs, shown=not quiet and sys.stderr.isatty()))
+        calm(CHUNK_LINES)
         job.annotate(_all_chunks(inputs, progress))
         summary = job.summary(deduplicator.configuration)
     told, sentences = msgspec.structs.asdict(summary), _sentences(summary)

@@ -26,7 +26,9 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from stream_dedup.errors import StreamDedupError, WorkerError
+from stream_dedup.stream.collector import calm
 from stream_dedup.stream.embedded import Batch, Claim
+from stream_dedup.stream.files import CHUNK_LINES
 from stream_dedup.stream.slots import Slots
 from stream_dedup.stream.stages import Annotated, Claimed, LineStages, Pending, Prepared
 
@@ -285,6 +287,7 @@ def _work(make: Make, connection: Connection, slots: Slots) -> None:
     # Ctrl-C goes to all processes of a terminal; the other one ends this.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     stages = make()
+    calm(CHUNK_LINES)
     pending: dict[int, Pending] = {}
     with suppress(EOFError, ConnectionError):
         while True:
