@@ -170,7 +170,9 @@ def fill(index: RedisIndex, batch: IndexBatch) -> Claims:
     """
     claims = index.ids.mint(time.time(), len(batch))
     pool = cast("Redis", index.store.client).connection_pool
-    connection: Any = pool.get_connection()
+    connection: Any = pool.make_connection()
+    # On a machine that does other things too, a large command may take a while.
+    connection.socket_timeout = None
     try:
         # The replies would take longer to read than the commands take to carry out.
         connection.send_command("CLIENT", "REPLY", "OFF")
@@ -179,8 +181,7 @@ def fill(index: RedisIndex, batch: IndexBatch) -> Claims:
         connection.send_command("CLIENT", "REPLY", "ON")
         connection.read_response()
     finally:
-        connection.disconnect()  # its buffers would count as memory of the index
-        pool.release(connection)
+        connection.disconnect()
     _check(index, batch, claims)
     return claims
 

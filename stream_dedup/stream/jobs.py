@@ -6,6 +6,9 @@ here, in order; the answers go out in it once more and the annotated lines come 
 keeps its slot, and its lines stay with one worker, until it is written: the number of slots bounds
 the batches on their way.
 
+A worker takes a good part of a second to start, in which this process would have nothing to do. So
+as long as no worker has begun, batches are carried out here, one after the other.
+
 Neither side can wait for the other for ever. What this process sends is a few bytes, for which the
 pipe always has room. A worker that ends closes its end of the pipe, which is seen here; when this
 process ends, however it does, its workers see the same and end.
@@ -71,17 +74,24 @@ class _Job:
     """A batch on its way.
 
     Attributes:
-        worker: whose slot it holds.
+        worker: whose slot it holds; None if it is carried out in this process from the beginning.
         slot: the slot.
         answer: what came of it last; None while the worker has it.
         pending: what ``finish`` will want, if the batch is carried out in this process.
     """
 
-    def __init__(self, worker: _Worker, slot: int) -> None:
+    def __init__(self, worker: _Worker | None = None, slot: int = -1) -> None:
         self.worker = worker
         self.slot = slot
         self.answer: Answer | None = None
         self.pending: Pending | None = None
+
+    def prepare_here(self, batch: Batch, here: LineStages) -> None:
+        """Prepare the batch in this process."""
+        try:
+            self.answer, self.pending = here.prepare(batch)
+        except StreamDedupError as error:
+            self.answer = error
 
 
 class JobPool:
@@ -126,6 +136,8 @@ class JobPool:
         journey = _Journey(self._workers, self._here, iter(batches))
         while not journey.over:
             yield from journey.done()
+            if journey.early:
+                _receive(self._workers, timeout=0)
             if not (journey.claim(claim) or journey.begin() or journey.over):
                 _receive(self._workers)
         if journey.failure is not None:
@@ -152,12 +164,18 @@ class _Journey:
         """Whether nothing is on its way."""
         return not (self._source or self._unclaimed or self._unwritten)
 
+    @property
+    def early(self) -> bool:
+        """Whether no worker has begun yet."""
+        return not any(worker.has_begun for worker in self._workers)
+
     def done(self) -> Iterator[Annotated]:
         """Hand out what is done, in order; a slot is free when its batch has been written."""
         while self._unwritten and isinstance(answer := self._unwritten[0].answer, Annotated):
             job = self._unwritten.popleft()
             yield answer
-            job.worker.free.append(job.slot)
+            if job.worker is not None:
+                job.worker.free.append(job.slot)
 
     def claim(self, claim: Claim) -> bool:
         """Claim the next batch, if it has been prepared, and have it finished."""
@@ -171,13 +189,13 @@ class _Journey:
             self._unclaimed.clear()
         else:
             self._unwritten.append(job)
-            job.worker.finish(job, claimed, self._here)
+            self._finish(job, claimed)
         return True
 
     def begin(self) -> bool:
-        """Read the next batch and have it prepared, if there is a free slot."""
+        """Read the next batch and have it prepared, if there is a free slot, or no worker yet."""
         worker = max(self._workers, key=lambda worker: len(worker.free))
-        if self._source is None or not worker.free:
+        if self._source is None or not (worker.free or self.early):
             return False
         try:
             batch = next(self._source, None)
@@ -186,9 +204,20 @@ class _Journey:
             return True
         if batch is None:
             self._source = None
-        else:
+        elif worker.free:
             self._unclaimed.append(worker.prepare(batch, self._here))
+        else:
+            job = _Job()
+            job.prepare_here(batch, self._here)
+            self._unclaimed.append(job)
         return True
+
+    def _finish(self, job: _Job, claimed: Claimed) -> None:
+        """Have a claimed batch finished where it has been prepared."""
+        if job.pending is not None:
+            job.answer = self._here.finish(job.pending, claimed)
+        elif job.worker is not None:
+            job.worker.finish(job, claimed)
 
     def _fail(self, error: StreamDedupError) -> None:
         self._source = None
@@ -201,13 +230,15 @@ class _Worker:
     Attributes:
         process: the process.
         connection: messages to and from it.
-        free: slots that no batch holds.
+        has_begun: whether it has said that it is ready.
+        free: slots that no batch holds; none before it has begun.
     """
 
     def __init__(self, context: ForkServerContext, make: Make) -> None:
         self._slots = Slots(DEPTH, _SLOT_BYTES)
         self._jobs: dict[int, _Job] = {}
-        self.free = list(range(DEPTH))
+        self.has_begun = False
+        self.free: list[int] = []
         self.connection, theirs = context.Pipe()
         self.process = context.Process(target=_work, args=(make, theirs, self._slots), daemon=True)
         self.process.start()
@@ -221,17 +252,11 @@ class _Worker:
         if sizes is not None:
             self._send(job, _Message(job.slot, _Stage.PREPARE, sizes))
             return job
-        try:
-            job.answer, job.pending = here.prepare(batch)
-        except StreamDedupError as error:
-            job.answer = error
+        job.prepare_here(batch, here)
         return job
 
-    def finish(self, job: _Job, claimed: Claimed, here: LineStages) -> None:
-        """Have a claimed batch finished, where it has been prepared."""
-        if job.pending is not None:
-            job.answer = here.finish(job.pending, claimed)
-            return
+    def finish(self, job: _Job, claimed: Claimed) -> None:
+        """Have a claimed batch finished."""
         sizes = self._slots.put(job.slot, claimed)
         value = None if sizes else claimed
         self._send(job, _Message(job.slot, _Stage.FINISH, sizes, value))
@@ -243,9 +268,13 @@ class _Worker:
             WorkerError: the process has ended.
         """
         try:
-            slot, _, sizes, value = self.connection.recv()
+            message = self.connection.recv()
         except (EOFError, OSError) as error:
             raise self._ended() from error
+        if message is None:
+            self.has_begun, self.free = True, list(range(DEPTH))
+            return
+        slot, _, sizes, value = message
         self._jobs.pop(slot).answer = value if sizes is None else self._slots.get(slot, sizes)
 
     def _send(self, job: _Job, message: _Message) -> None:
@@ -274,9 +303,9 @@ def _prepared(answer: Answer) -> Prepared:
     return answer
 
 
-def _receive(workers: list[_Worker]) -> None:
-    """Wait for answers."""
-    ready = wait([worker.connection for worker in workers])
+def _receive(workers: list[_Worker], timeout: float | None = None) -> None:
+    """Wait for answers, some seconds or as long as it takes."""
+    ready = wait([worker.connection for worker in workers], timeout)
     for worker in workers:
         if worker.connection in ready:
             worker.receive()
@@ -290,6 +319,7 @@ def _work(make: Make, connection: Connection, slots: Slots) -> None:
     calm(CHUNK_LINES)
     pending: dict[int, Pending] = {}
     with suppress(EOFError, ConnectionError):
+        connection.send(None)
         while True:
             message = connection.recv()
             answer = _carry_out(stages, pending, slots, message)

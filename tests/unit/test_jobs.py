@@ -45,6 +45,13 @@ def lines() -> list[bytes]:
     return [msgspec.json.encode(document) for document in generate(SHAPE)]
 
 
+@pytest.fixture(params=["with the workers", "before them"])
+def beginning(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let workers have begun before the first batch, or let this process begin before them."""
+    if request.param == "with the workers":
+        monkeypatch.setattr(module._Journey, "early", property(lambda _: False))
+
+
 def run(*arguments: object) -> Result:
     return CliRunner().invoke(cli, ["run", *map(str, arguments)])
 
@@ -60,6 +67,7 @@ def outcome(jobs: int, *arguments: object) -> tuple[Any, ...]:
     return result.exit_code, summary, written, result.stderr
 
 
+@pytest.mark.usefixtures("beginning")
 class TestSameBytes:
     @pytest.mark.parametrize("jobs", [0, 2, 3])
     def test_many_batches_with_bad_lines(self, lines: list[bytes], jobs: int) -> None:
@@ -101,6 +109,7 @@ class TestSameBytes:
             assert outcome(2, "in") == expected
 
 
+@pytest.mark.usefixtures("beginning")
 class TestErrors:
     @pytest.mark.parametrize("place", [3, CHUNK_LINES + 3, 4 * CHUNK_LINES])
     def test_a_bad_line_ends_the_run_after_all_before_it(
