@@ -31,6 +31,7 @@ BENCHMARKS = (
     "query",
     "minhash_error",
     "verification",
+    "roofline",
 )
 #: What ``--full`` adds: more documents, larger indexes. Takes hours, and 16 GB of memory.
 FULL = {
