@@ -53,7 +53,7 @@ bench-full: .venv/dev.stamp services ## The same on far more documents, indexes 
 	$(BIN)/python -m benchmarks --full
 
 .PHONY: plan-check
-plan-check: .venv/dev.stamp services ## Hold the planner against Redis; ORIGINALS=1e7 takes hours
+plan-check: .venv/dev.stamp services ## Hold the planner against Redis; ORIGINALS=1e7 for long runs
 	$(BIN)/python -m benchmarks.plan_check $(ORIGINALS)
 
 .PHONY: stress
