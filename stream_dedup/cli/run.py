@@ -95,7 +95,7 @@ Exit codes:
     is_flag=True,
     help="Print the summary as JSON: to standard output with -o, else to standard error.",
 )
-@settings_options("input", "fingerprint", "redis", "run", "shadow")
+@settings_options("input", "fingerprint", "forgetting", "redis", "run", "shadow")
 @click.pass_context
 def run(
     context: click.Context,
