@@ -198,8 +198,8 @@ class Settings(BaseModel):
     renew: bool = _setting(
         default=False,
         group="fingerprint",
-        description="With a window: whether a duplicate renews its original, so that the window goes "
-        "on from the latest of its duplicates.",
+        description="With a window: whether a duplicate renews its original, so that the window "
+        "goes on from the latest of its duplicates.",
     )
     verify_by: VerifyBy = _setting(
         VerifyBy.SKETCH,

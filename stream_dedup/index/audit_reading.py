@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
@@ -29,8 +28,6 @@ PENDING, VOID, UNKNOWN = -1, -2, -3
 
 #: Keys asked for in one pipeline, and members in one reply.
 _PAGE = 1000
-
-_LAYOUT = re.compile(r"1 partitions=(\d+) set_bits=(\d+) buckets=(\d+) ([\d,]+)")
 
 
 class Reader:
@@ -116,8 +113,8 @@ class Reader:
         """Return the layout that the index itself tells."""
         key = f"{namespace}:{{index}}"
         stands: list[Any] = self.client.hmget(key, ["configuration", "layout"])
-        match = _LAYOUT.fullmatch((stands[1] or b"").decode())
-        if not match:
+        layout = Layout.parse(namespace, (stands[1] or b"").decode())
+        if layout is None:
             msg = (
                 f"Redis has no index {namespace!r}. Check redis_url and redis_namespace, or start "
                 "a worker, which makes it."
@@ -129,9 +126,7 @@ class Reader:
                 f"{configuration}. Give the fingerprint settings that it was built with."
             )
             raise ConfigurationMismatch(msg)
-        partitions, set_bits, buckets = map(int, match.group(1, 2, 3))
-        bits = tuple(map(int, match[4].split(",")))
-        return Layout(namespace, partitions, bits, set_bits, buckets)
+        return layout
 
 
 class Known:

@@ -253,6 +253,11 @@ def index_batch(documents: Sequence[Document], prints: Fingerprints) -> IndexBat
     )
 
 
+def id_hashes(ids: Sequence[DocumentId]) -> npt.NDArray[np.uint64]:
+    """Hash document ids, to find originals by them: (ids,) uint64; 1 and "1" are two ids."""
+    return np.array([xxhash.xxh3_64_intdigest(_encoded(one)) for one in ids], np.uint64)
+
+
 def _encoded(document_id: DocumentId) -> bytes:
     """Tell the id 1 from the id "1"."""
     if isinstance(document_id, int):

@@ -1,0 +1,156 @@
+"""The sweep of an index in Redis: removes what is of no more use.
+
+    clear     read the records, bucket by bucket. Each partition's *fence* is moved to the claims
+              that are older than the longest attempt: behind it, an original whose time is over is
+              removed, and so is every claim that is no original. Before the fence, an original
+              whose time is over becomes void.
+    withdraw  read all sorted sets, page by page, and remove the entries of claims behind the fence
+              that are no originals
+
+Why it is right: a claim behind the fence that has no record is void, and the Functions give it none
+any more (lua/claims.lua). So to remove a void claim changes nothing that anybody can see, and an
+open one becomes void, as by any other worker. A claim that was no original behind the fence never
+will be one, so its entries are of no use to anyone. What is removed is therefore final at each
+step: a sweep may end at any moment, and any number may go side by side. The fence goes by time,
+but only to be polite: were it wrong, claims would be made again, and none be decided wrongly.
+
+Each call reads few keys, so that it holds up the server for a millisecond or two. In memory stand 8
+bytes for each original.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from stream_dedup.index.expiry import Horizon, Swept
+from stream_dedup.index.keys import ClaimIds, Places
+from stream_dedup.index.records import RecordFormat
+from stream_dedup.index.store import Claims, Numbers, RedisStore
+from stream_dedup.index.upkeep import MEMBERS, Cleared, Upkeep
+from stream_dedup.settings import Settings
+
+#: Buckets in one call; they are laid out for 64 records each.
+_BUCKETS = 8
+#: Sorted sets in one round, at most; they are laid out for 16 members each.
+_SETS = 512
+
+#: Called after each round of calls with the seconds that it took.
+Pause = Callable[[float], None]
+
+
+class Sweeper:
+    """One sweep."""
+
+    def __init__(
+        self,
+        store: RedisStore,
+        settings: Settings,
+        records: RecordFormat,
+        pause: Pause = lambda _seconds: None,
+    ) -> None:
+        self._store = store
+        self._horizon = Horizon.of(settings)
+        self._longest_attempt = settings.longest_attempt
+        self._time_at = records.time_at
+        self._pause = pause
+
+    def sweep(self) -> Swept:
+        """Sweep the whole index.
+
+        Raises:
+            ServiceError: Redis is out of reach; what has been removed until then is.
+        """
+        watermark, now = self._store.advance()
+        fence = ClaimIds.first_at(now - self._longest_attempt)
+        cutoff = self._horizon.expires_before(watermark)
+        cleared = list(self._clear(fence, cutoff))
+        stay = np.sort(np.concatenate([claims for one in cleared for claims in one.stay]))
+        originals: dict[int, int] = {}
+        for one in cleared:
+            originals |= one.originals
+        entries = sum(self._withdraw(fence, stay))
+        return Swept(
+            expired=sum(one.expired for one in cleared),
+            claims=sum(one.removed for one in cleared),
+            entries=entries,
+            originals=sum(originals.values()),
+        )
+
+    def _clear(self, fence: int, cutoff: float) -> Iterator[Cleared]:
+        """Go through all records."""
+        layout = self._store.layout
+        for start in range(0, layout.buckets, _BUCKETS):
+            buckets = range(start, min(layout.buckets, start + _BUCKETS))
+            for partition in range(layout.partitions):
+                began = time.monotonic()
+                round_ = Upkeep(self._store)
+                cleared = round_.clear(partition, buckets, fence, cutoff, self._time_at)
+                round_.run()
+                yield cleared
+                self._pause(time.monotonic() - began)
+
+    def _withdraw(self, fence: int, stay: Claims) -> Iterator[int]:
+        """Go through all sorted sets; yield how many entries were removed."""
+        withdrawal = _Withdrawal(self._store, np.uint64(fence), stay)
+        for suffixes, partitions in self._store.layout.sets():
+            # Those of one partition together, so that few calls carry many.
+            order = np.argsort(partitions, kind="stable")
+            for rows in np.array_split(order, -(-len(order) // _SETS)):
+                left, firsts = rows, np.zeros(len(rows), np.int64)
+                while len(left):
+                    began = time.monotonic()
+                    removed = withdrawal.run(suffixes[left], partitions[left], firsts)
+                    yield int(removed.counts.sum())
+                    firsts = (firsts + MEMBERS - removed.counts)[removed.full]
+                    left = left[removed.full]
+                    self._pause(time.monotonic() - began)
+
+
+class _Removed(NamedTuple):
+    """What was removed from some sorted sets.
+
+    Attributes:
+        counts: (sets,) int64 entries.
+        full: the sets that may have more members.
+    """
+
+    counts: Numbers
+    full: Numbers
+
+
+class _Withdrawal:
+    """Removes the entries of all claims behind the fence but for those that stay."""
+
+    def __init__(self, store: RedisStore, fence: np.uint64, stay: Claims) -> None:
+        self._store = store
+        self._fence = fence
+        self._stay = stay
+
+    def run(
+        self, suffixes: npt.NDArray[np.bytes_], partitions: Numbers, firsts: Numbers
+    ) -> _Removed:
+        """Go through one page of some sorted sets, from these ranks on."""
+        round_ = Upkeep(self._store)
+        listed = round_.members(suffixes, partitions, firsts)
+        round_.run()
+        sets, claims = listed.pairs
+        over = (claims < self._fence) & ~self._stays(claims)
+        sets, claims = sets[over], claims[over]
+        if len(sets):
+            round_ = Upkeep(self._store)
+            scores = np.zeros(len(sets), "S16")  # to withdraw needs none
+            round_.withdraw(Places(suffixes[sets], scores, partitions[sets]), claims)
+            round_.run()
+        return _Removed(np.bincount(sets, minlength=len(suffixes)), listed.full)
+
+    def _stays(self, claims: Claims) -> npt.NDArray[np.bool_]:
+        if not len(self._stay):
+            return np.zeros(len(claims), np.bool_)
+        at = np.minimum(np.searchsorted(self._stay, claims), len(self._stay) - 1)
+        stays: npt.NDArray[np.bool_] = self._stay[at] == claims
+        return stays
