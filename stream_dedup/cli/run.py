@@ -157,7 +157,7 @@ def run(
 
 def _open(settings: Settings, state: Path | None, *, redis: bool) -> Deduplicator:
     if not redis:
-        return Deduplicator(settings, state=state)
+        return Deduplicator(settings, state=state, resumes=True)
     # Imported here because a run on files does without the client.
     from stream_dedup.index.redis import RedisIndex  # noqa: PLC0415
 

@@ -106,11 +106,13 @@ class Registered(NamedTuple):
         document_id: its document id.
         digest: digest of its normalised text, 16 bytes.
         identity: the same for the same source and id (see ``IndexBatch``).
+        time: its event time, seconds; 0 where unknown.
     """
 
     document_id: DocumentId
     digest: bytes
     identity: int
+    time: float
 
 
 class LookUp(Protocol):

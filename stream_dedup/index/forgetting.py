@@ -68,7 +68,8 @@ class Forgetting:
         found: list[list[Registered]] = [[] for _ in ids]
         for start in range(0, len(ids), _IDS):
             for row, _, record in self._find(ids[start : start + _IDS]).originals:
-                registered = Registered(record.document_id, record.digest, record.identity)
+                name, digest = record.document_id, record.digest
+                registered = Registered(name, digest, record.identity, record.time)
                 found[start + row].append(registered)
         return found
 

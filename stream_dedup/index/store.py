@@ -328,7 +328,7 @@ class Round:
         rows = np.zeros(len(numbers), self._store.look_row)
         rows["suffix"], rows["score"] = found.places.suffixes[numbers], found.places.scores[numbers]
         rows["after"], limit = found.next_page(numbers, self._store.limit)
-        for partition, index in _grouped(found.places.partitions[numbers]):
+        for partition, index in grouped(found.places.partitions[numbers]):
             then = found.taker(numbers[index])
             arguments = (limit, self._layout.suffix_width)
             self._send("look", partition, rows[index].tobytes(), *arguments, then=then)
