@@ -28,7 +28,7 @@ _MEMBERS = 16
 _RECORDS = 64
 _KEY = np.uint64(0x5851F42D4C957F2D)
 #: Bits of the key of a document id: as many as leave a score exact, whatever the layout.
-_ID_BITS = 53
+ID_BITS = 53
 #: Sorted sets that are named at a time.
 _SETS = 1 << 16
 #: Number of the table of document ids, after all others.
@@ -115,14 +115,14 @@ class Layout(NamedTuple):
 
     def place_ids(self, hashes: npt.NDArray[np.uint64]) -> Places:
         """Return where document ids are kept, given 64-bit hashes of them: (ids,) each."""
-        keys = (hashes >> np.uint64(64 - _ID_BITS))[:, None]
-        places = self._place(keys, np.array([_IDS]), (_ID_BITS,))
+        keys = (hashes >> np.uint64(64 - ID_BITS))[:, None]
+        places = self._place(keys, np.array([_IDS]), (ID_BITS,))
         return places.flat()
 
     def sets(self) -> Iterator[tuple[npt.NDArray[np.bytes_], npt.NDArray[np.int64]]]:
         """Yield suffix and partition of every sorted set that there may be, some at a time."""
         tables = list(enumerate(self.prefix_bits))
-        for table, bits in [*tables, *([(_IDS, _ID_BITS)] if self.ids else [])]:
+        for table, bits in [*tables, *([(_IDS, ID_BITS)] if self.ids else [])]:
             count = 1 << min(bits, self.set_bits)
             for start in range(0, count, _SETS):
                 names = np.arange(start, min(count, start + _SETS), dtype=np.uint64)[:, None]
