@@ -37,6 +37,7 @@ _COMMANDS = {
     "audit": "audit_command",
     "evaluate": "evaluate_command",
     "explain": "explain",
+    "forget": "forget_command",
     "generate": "generate",
     "group": "group_command",
     "groups": "groups_command",
@@ -47,6 +48,7 @@ _COMMANDS = {
     "sample": "sample_command",
     "serve": "serve",
     "settings": "settings",
+    "sweep": "sweep_command",
     "tune": "tune_command",
     "worker": "worker",
 }

@@ -32,7 +32,7 @@ from stream_dedup.index.look_up import RedisLookUp
 from stream_dedup.index.pairs import exact_leaders, near_pairs, shares_earlier
 from stream_dedup.index.records import Record, RecordFormat
 from stream_dedup.index.store import RedisStore
-from stream_dedup.index.sweep import Sweeper
+from stream_dedup.index.sweep import Pause, Sweeper, at_full_speed
 from stream_dedup.index.watermark import Watermark
 from stream_dedup.settings import Settings
 from stream_dedup.types import DocumentId
@@ -142,10 +142,15 @@ class RedisIndex:
         """Remove the originals that have these ids (see ``Index.forget``)."""
         return self._forgetting().forget(ids, digests)
 
-    def sweep(self) -> Swept:
-        """Remove what is of no more use (see ``Index.sweep``)."""
+    def sweep(self, pause: Pause = at_full_speed) -> Swept:
+        """Remove what is of no more use (see ``Index.sweep``).
+
+        Args:
+            pause: called after each round of calls with the seconds that it took; what it raises
+                ends the sweep.
+        """
         self._watermark.flush()
-        return Sweeper(self.store, self._settings, self.records).sweep()
+        return Sweeper(self.store, self._settings, self.records, pause).sweep()
 
     @property
     def originals(self) -> int:

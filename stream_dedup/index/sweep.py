@@ -27,11 +27,12 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from stream_dedup.index import upkeep
 from stream_dedup.index.expiry import Horizon, Swept
 from stream_dedup.index.keys import ClaimIds, Places
 from stream_dedup.index.records import RecordFormat
 from stream_dedup.index.store import Claims, Numbers, RedisStore
-from stream_dedup.index.upkeep import MEMBERS, Cleared, Upkeep
+from stream_dedup.index.upkeep import Cleared, Upkeep
 from stream_dedup.settings import Settings
 
 #: Buckets in one call; they are laid out for 64 records each.
@@ -43,6 +44,10 @@ _SETS = 512
 Pause = Callable[[float], None]
 
 
+def at_full_speed(_seconds: float) -> None:
+    """Make no pause."""
+
+
 class Sweeper:
     """One sweep."""
 
@@ -51,7 +56,7 @@ class Sweeper:
         store: RedisStore,
         settings: Settings,
         records: RecordFormat,
-        pause: Pause = lambda _seconds: None,
+        pause: Pause = at_full_speed,
     ) -> None:
         self._store = store
         self._horizon = Horizon.of(settings)
@@ -73,6 +78,7 @@ class Sweeper:
         originals: dict[int, int] = {}
         for one in cleared:
             originals |= one.originals
+        self._store.originals |= originals
         entries = sum(self._withdraw(fence, stay))
         return Swept(
             expired=sum(one.expired for one in cleared),
@@ -106,7 +112,7 @@ class Sweeper:
                     began = time.monotonic()
                     removed = withdrawal.run(suffixes[left], partitions[left], firsts)
                     yield int(removed.counts.sum())
-                    firsts = (firsts + MEMBERS - removed.counts)[removed.full]
+                    firsts = (firsts + upkeep.MEMBERS - removed.counts)[removed.full]
                     left = left[removed.full]
                     self._pause(time.monotonic() - began)
 
