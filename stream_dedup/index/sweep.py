@@ -4,8 +4,8 @@
               that are older than the longest attempt: behind it, an original whose time is over is
               removed, and so is every claim that is no original. Before the fence, an original
               whose time is over becomes void.
-    withdraw  read all sorted sets, page by page, and remove the entries of claims behind the fence
-              that are no originals
+    withdraw  read all sorted sets, page by page, and remove the entries of void claims: those behind
+              the fence that are no originals, and those before it that were seen void
 
 Why it is right: a claim behind the fence that has no record is void, and the Functions give it none
 any more (lua/claims.lua). So to remove a void claim changes nothing that anybody can see, and an
@@ -74,12 +74,16 @@ class Sweeper:
         fence = ClaimIds.first_at(now - self._longest_attempt)
         cutoff = self._horizon.expires_before(watermark)
         cleared = list(self._clear(fence, cutoff))
-        stay = np.sort(np.concatenate([claims for one in cleared for claims in one.stay]))
+        fates = _Fates(
+            np.uint64(fence),
+            np.sort(np.concatenate([claims for one in cleared for claims in one.stay])),
+            np.sort(np.concatenate([claims for one in cleared for claims in one.void])),
+        )
         originals: dict[int, int] = {}
         for one in cleared:
             originals |= one.originals
         self._store.originals |= originals
-        entries = sum(self._withdraw(fence, stay))
+        entries = sum(self._withdraw(fates))
         return Swept(
             expired=sum(one.expired for one in cleared),
             claims=sum(one.removed for one in cleared),
@@ -100,9 +104,9 @@ class Sweeper:
                 yield cleared
                 self._pause(time.monotonic() - began)
 
-    def _withdraw(self, fence: int, stay: Claims) -> Iterator[int]:
+    def _withdraw(self, fates: _Fates) -> Iterator[int]:
         """Go through all sorted sets; yield how many entries were removed."""
-        withdrawal = _Withdrawal(self._store, np.uint64(fence), stay)
+        withdrawal = _Withdrawal(self._store, fates)
         for suffixes, partitions in self._store.layout.sets():
             # Those of one partition together, so that few calls carry many.
             order = np.argsort(partitions, kind="stable")
@@ -129,13 +133,31 @@ class _Removed(NamedTuple):
     full: Numbers
 
 
-class _Withdrawal:
-    """Removes the entries of all claims behind the fence but for those that stay."""
+class _Fates(NamedTuple):
+    """Which claims are void, as far as a sweep can tell.
 
-    def __init__(self, store: RedisStore, fence: np.uint64, stay: Claims) -> None:
+    Attributes:
+        fence: of the claims before this one, all are void but for those that stay.
+        stay: these, sorted.
+        void: later claims that are void, sorted.
+    """
+
+    fence: np.uint64
+    stay: Claims
+    void: Claims
+
+    def are_void(self, claims: Claims) -> npt.NDArray[np.bool_]:
+        """Say which claims are void."""
+        behind = claims < self.fence
+        return (behind & ~_among(claims, self.stay)) | (~behind & _among(claims, self.void))
+
+
+class _Withdrawal:
+    """Removes the entries of all void claims."""
+
+    def __init__(self, store: RedisStore, fates: _Fates) -> None:
         self._store = store
-        self._fence = fence
-        self._stay = stay
+        self._fates = fates
 
     def run(
         self, suffixes: npt.NDArray[np.bytes_], partitions: Numbers, firsts: Numbers
@@ -145,7 +167,7 @@ class _Withdrawal:
         listed = round_.members(suffixes, partitions, firsts)
         round_.run()
         sets, claims = listed.pairs
-        over = (claims < self._fence) & ~self._stays(claims)
+        over = self._fates.are_void(claims)
         sets, claims = sets[over], claims[over]
         if len(sets):
             round_ = Upkeep(self._store)
@@ -154,9 +176,11 @@ class _Withdrawal:
             round_.run()
         return _Removed(np.bincount(sets, minlength=len(suffixes)), listed.full)
 
-    def _stays(self, claims: Claims) -> npt.NDArray[np.bool_]:
-        if not len(self._stay):
-            return np.zeros(len(claims), np.bool_)
-        at = np.minimum(np.searchsorted(self._stay, claims), len(self._stay) - 1)
-        stays: npt.NDArray[np.bool_] = self._stay[at] == claims
-        return stays
+
+def _among(claims: Claims, chosen: Claims) -> npt.NDArray[np.bool_]:
+    """Say which claims are among some others, which are sorted."""
+    if not len(chosen):
+        return np.zeros(len(claims), np.bool_)
+    at = np.minimum(np.searchsorted(chosen, claims), len(chosen) - 1)
+    found: npt.NDArray[np.bool_] = chosen[at] == claims
+    return found

@@ -19,6 +19,7 @@ class Cleared:
 
     Attributes:
         stay: claims of the originals behind the fence that stay.
+        void: void claims before the fence.
         expired: originals that were removed.
         removed: other claims that were removed.
         originals: originals in each partition.
@@ -26,6 +27,7 @@ class Cleared:
 
     def __init__(self) -> None:
         self.stay: list[Claims] = []
+        self.void: list[Claims] = []
         self.expired = self.removed = 0
         self.originals: dict[int, int] = {}
 
@@ -33,8 +35,9 @@ class Cleared:
         """Return what takes the reply of a partition."""
 
         def take(reply: Any) -> None:
-            stay, expired, removed, self.originals[partition] = reply
+            stay, void, expired, removed, self.originals[partition] = reply
             self.stay.append(np.frombuffer(stay, ">u8").astype(np.uint64))
+            self.void.append(np.frombuffer(void, ">u8").astype(np.uint64))
             self.expired += expired
             self.removed += removed
 

@@ -154,6 +154,22 @@ def test_what_crashed_workers_leave_is_swept_when_it_is_old(url: str) -> None:
     assert found.originals == originals > 0
 
 
+def test_what_was_forgotten_a_moment_ago_leaves_but_a_byte(url: str) -> None:
+    settings = small(url).model_copy(update={"longest_attempt": 3600.0})
+    documents = stream(40)
+    with Deduplicator(settings, index=RedisIndex.connect(settings)) as deduplicator:
+        deduplicator.decide(documents)
+        forgotten = sum(deduplicator.index.forget([one.id for one in documents[:30]]))
+
+        swept = deduplicator.index.sweep()
+
+    found = audit(settings)
+    assert swept.entries == forgotten * 16
+    assert found.void == forgotten
+    assert found.entries == found.originals * 16
+    assert found.violations == []
+
+
 def test_a_hot_table_key_is_swept_page_by_page(
     redis_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

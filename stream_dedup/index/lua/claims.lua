@@ -369,10 +369,11 @@ local function retire(keys, args)
   return table.concat(fates)
 end
 
--- clear NS:{P}: buckets fence cutoff -> claim ids of the originals behind the fence that stay, how
--- many expired, how many other claims were removed, the partition's originals. Moves the fence
--- forward; of the buckets (u32 each) removes whatever is behind it and no original, and originals
--- whose time (f64, the latest they were renewed to) is before the cutoff (f64).
+-- clear NS:{P}: buckets fence cutoff time_at -> claim ids of the originals behind the fence that
+-- stay, of the void claims before it, how many originals expired, how many other claims were removed,
+-- the partition's originals. Moves the fence forward; of the buckets (u32 each) removes whatever is
+-- behind it and no original. Originals expire whose time (f64 at this place of the value) is before
+-- the cutoff (f64).
 local function clear(keys, args)
   local call, _, unpack, sub = tools()
   local prefix, buckets, cutoff = keys[1], args[1], unpack('<d', args[3])
@@ -381,29 +382,36 @@ local function clear(keys, args)
     call('SET', prefix .. 'f', args[2])
   end
   local fenced = fence(prefix)
-  local stay, expired, removed = {}, 0, 0
+  local stay, void, expired, removed = {}, {}, 0, 0
   for at = 1, #buckets, 4 do
     local key = prefix .. 'c' .. unpack('<I4', buckets, at)
     local records = call('HGETALL', key)
     for i = 1, #records, 2 do
       local claim, value = records[i], records[i + 1]
-      local original, behind = sub(value, 1, 1) == 'O', fenced(claim)
-      local over = original and unpack('<d', value, at_time) < cutoff
-      if over then
+      local fate, behind = sub(value, 1, 1), fenced(claim)
+      if fate == 'O' and unpack('<d', value, at_time) < cutoff then
         expired = expired + 1
-      elseif original and behind then
+        if behind then
+          call('HDEL', key, claim)
+        else
+          call('HSET', key, claim, 'V')
+          void[#void + 1] = claim
+        end
+      elseif fate == 'O' and behind then
         stay[#stay + 1] = claim
-      end
-      if behind and (over or not original) then
+      elseif fate == 'V' and not behind then
+        void[#void + 1] = claim
+      elseif behind then
         call('HDEL', key, claim)
-        removed = removed + (over and 0 or 1)
-      elseif over then
-        call('HSET', key, claim, 'V')
+        removed = removed + 1
       end
     end
   end
-  local originals = expired > 0 and call('DECRBY', prefix .. 'n', expired) or call('GET', prefix .. 'n')
-  return { table.concat(stay), expired, removed, tonumber(originals or 0) }
+  local originals = call('GET', prefix .. 'n')
+  if expired > 0 then
+    originals = call('DECRBY', prefix .. 'n', expired)
+  end
+  return { table.concat(stay), table.concat(void), expired, removed, tonumber(originals or 0) }
 end
 
 -- list NS:{P}: rows width limit -> how many members each row has got (u32 each), and these, 8 bytes
