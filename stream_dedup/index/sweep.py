@@ -4,8 +4,8 @@
               that are older than the longest attempt: behind it, an original whose time is over is
               removed, and so is every claim that is no original. Before the fence, an original
               whose time is over becomes void.
-    withdraw  read all sorted sets, page by page, and remove the entries of void claims: those behind
-              the fence that are no originals, and those before it that were seen void
+    withdraw  read all sorted sets, page by page, and remove the entries of void claims: those
+              behind the fence that are no originals, and those before it that were seen void
 
 Why it is right: a claim behind the fence that has no record is void, and the Functions give it none
 any more (lua/claims.lua). So to remove a void claim changes nothing that anybody can see, and an
