@@ -30,6 +30,7 @@ BENCHMARKS = (
     "query",
     "minhash_error",
     "verification",
+    "window",
 )
 #: What ``--full`` adds: more documents, larger indexes. Takes hours, and 16 GB of memory.
 FULL = {
