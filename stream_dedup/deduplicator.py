@@ -11,10 +11,11 @@ from stream_dedup.errors import InputError
 from stream_dedup.fingerprint.fingerprinter import Fingerprinter
 from stream_dedup.index.base import Attachment, Index, IndexBatch, duplicate_id, index_batch
 from stream_dedup.index.description import describe
+from stream_dedup.index.expiry import Swept
 from stream_dedup.index.memory import MemoryIndex
 from stream_dedup.index.state import StateFile
 from stream_dedup.settings import Settings
-from stream_dedup.types import Choice, Decision, Document, Measure, Status
+from stream_dedup.types import Choice, Decision, Document, DocumentId, Measure, Status
 
 
 class Stages:
@@ -113,6 +114,7 @@ class Deduplicator(Stages):
         *,
         state: Path | None = None,
         index: Index | None = None,
+        resumes: bool = False,
     ) -> None:
         """Set up with an index in memory, unless another is given.
 
@@ -120,6 +122,9 @@ class Deduplicator(Stages):
             settings: all settings; the defaults if left out.
             state: file that keeps the memory index between runs; made if it does not exist.
             index: an index of another kind, such as ``RedisIndex``; closed with this object.
+            resumes: whether a stream that begins with the same document as one that was killed is
+                that stream from its beginning. With a state file it then gets the same answers,
+                whatever the first one removed from the file.
 
         Raises:
             SettingsError: a file that the settings name cannot be used.
@@ -128,17 +133,16 @@ class Deduplicator(Stages):
         """
         super().__init__(settings or Settings())
         if index is None:
-            choice, window = self.settings.choice, self.settings.window
-            keeps_ranks = choice is Choice.PREFERRED
             stored = None
             if state is not None:
                 stored = StateFile(
                     state,
                     self.configuration,
-                    keeps_ranks=keeps_ranks,
+                    keeps_ranks=self.settings.choice is Choice.PREFERRED,
                     described=describe(self.fingerprinter.described),
                 )
-            index = MemoryIndex(self.fingerprinter.verifier, window, stored, choice)
+            verifier = self.fingerprinter.verifier
+            index = MemoryIndex(verifier, self.settings, stored, resumes=resumes)
         self.index = index
 
     def decide(self, documents: Sequence[Document]) -> list[Decision]:
@@ -154,6 +158,22 @@ class Deduplicator(Stages):
         batch = self.prepare(documents)
         return self.decisions(documents, batch.prints.digests, self.index.claim(batch))
 
+    def forget(self, ids: Sequence[DocumentId]) -> list[int]:
+        """Remove the originals that have these ids; return how many had each.
+
+        Raises:
+            ServiceError: the index is out of reach; the same call can be made again.
+        """
+        return self.index.forget(ids)
+
+    def sweep(self) -> Swept:
+        """Remove originals whose time is over.
+
+        Raises:
+            ServiceError: the index is out of reach.
+        """
+        return self.index.sweep()
+
     def close(self) -> None:
         """Release the index."""
         self.index.close()
@@ -168,5 +188,7 @@ class Deduplicator(Stages):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Close."""
+        """Close; after an error a state file stays as it is, for the same stream to begin anew."""
+        if kind is not None and isinstance(self.index, MemoryIndex):
+            self.index.abandon()
         self.close()

@@ -163,8 +163,7 @@ def open_state(settings: Settings, path: Path) -> MemoryIndex:
         reading=reading,
     )
     with closing(stored):
-        verifier = stages.fingerprinter.verifier
-        index = MemoryIndex(verifier, settings.window, stored, settings.choice)
+        index = MemoryIndex(stages.fingerprinter.verifier, settings, stored)
     reading.check()
     return index
 

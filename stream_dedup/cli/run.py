@@ -96,7 +96,7 @@ Exit codes:
     is_flag=True,
     help="Print the summary as JSON: to standard output with -o, else to standard error.",
 )
-@settings_options("input", "fingerprint", "redis", "run", "shadow")
+@settings_options("input", "fingerprint", "forgetting", "redis", "run", "shadow")
 @click.pass_context
 def run(
     context: click.Context,
@@ -159,7 +159,7 @@ def run(
 
 def _open(settings: Settings, state: Path | None, *, redis: bool) -> Deduplicator:
     if not redis:
-        return Deduplicator(settings, state=state)
+        return Deduplicator(settings, state=state, resumes=True)
     # Imported here because a run on files does without the client.
     from stream_dedup.index.progress import Progress  # noqa: PLC0415
     from stream_dedup.index.redis import RedisIndex  # noqa: PLC0415

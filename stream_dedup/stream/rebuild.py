@@ -14,7 +14,7 @@ from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import groupby, islice
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -68,14 +68,6 @@ class Rebuilt(msgspec.Struct, frozen=True):
     seconds: float
     messages_per_second: int
     configuration: str
-
-
-@runtime_checkable
-class Forgets(Protocol):
-    """An index from which originals can be removed."""
-
-    def forget(self, ids: Sequence[DocumentId]) -> list[int]:
-        """Remove the originals that have these ids; return how many had each."""
 
 
 class _Register(NamedTuple):
@@ -220,7 +212,7 @@ class Rebuild:
                 case _Decide():
                     self._decide(step)
                 case _Forget(ids):
-                    self._forget(ids)
+                    self._counts["forgotten"] += self._target.forget(ids)
         self._target.save(batch.offsets)
 
     def _decide(self, step: _Decide) -> None:
@@ -234,10 +226,6 @@ class Rebuild:
             self._counts["originals"] += decision.status is Status.ORIGINAL
             if message.told is not None:
                 self._counts[_change(message, decision)] += 1
-
-    def _forget(self, ids: list[DocumentId]) -> None:
-        if isinstance(self._target.index, Forgets):
-            self._counts["forgotten"] += sum(self._target.index.forget(ids))
 
 
 def _change(message: Message, decision: Decision) -> str:

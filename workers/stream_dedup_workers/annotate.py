@@ -17,6 +17,7 @@ from stream_dedup.types import Decision, Document
 from stream_dedup_workers import process
 from stream_dedup_workers.pulse import Pulse
 from stream_dedup_workers.shadow import shadowed
+from stream_dedup_workers.sweeping import sweeping
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +42,8 @@ class CountedDeduplicator:
         metrics.claims_voided_total.inc(counts.voided)
         metrics.claims_retried_total.inc(counts.retried)
         metrics.capped_probes_total.inc(counts.capped)
+        metrics.late_documents_total.inc(counts.late)
+        metrics.future_documents_total.inc(counts.ahead)
         return decisions
 
     def await_rebuild(self, beat: Callable[[], None], stopping: Callable[[], bool]) -> None:
@@ -61,7 +64,10 @@ def _work(settings: Settings, identity: str, pulse: Pulse, stop: Callable[[], bo
         metrics.build_info.labels(__version__, deduplicator.configuration).set(1)
         pulse.beat()
         deduplicator.await_rebuild(pulse.beat, stop)
-        with process.transport_of(settings, identity, pulse) as (transport, beat):
+        with (
+            process.transport_of(settings, identity, pulse) as (transport, beat),
+            sweeping(settings),
+        ):
             log.info("started, configuration %s", deduplicator.configuration)
             loop = Loop(
                 settings, transport, deduplicator, time, stopping=stop, beat=beat, observer=shadow
