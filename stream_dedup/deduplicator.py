@@ -7,12 +7,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+import msgspec
+
 from stream_dedup.errors import InputError
 from stream_dedup.fingerprint.fingerprinter import Fingerprinter
 from stream_dedup.index.base import Attachment, Index, IndexBatch, duplicate_id, index_batch
 from stream_dedup.index.description import describe
 from stream_dedup.index.expiry import Swept
 from stream_dedup.index.memory import MemoryIndex
+from stream_dedup.index.revisions import Answers, Reviser
 from stream_dedup.index.state import StateFile
 from stream_dedup.settings import Settings
 from stream_dedup.types import Choice, Decision, Document, DocumentId, Measure, Status
@@ -53,13 +56,20 @@ class Stages:
         self,
         documents: Sequence[Document],
         digests: Sequence[bytes],
-        attachments: Sequence[Attachment | None],
+        answers: Answers,
     ) -> list[Decision]:
-        """Say what it means that documents with these text digests were attached so."""
-        return [
+        """Say what it means that documents with these text digests were answered so."""
+        decisions = [
             self._decision(document, digest, attachment)
-            for document, digest, attachment in zip(documents, digests, attachments, strict=True)
+            for document, digest, attachment in zip(
+                documents, digests, answers.attachments, strict=True
+            )
         ]
+        for row, digest in enumerate(answers.revised):
+            if digest is not None:
+                revises = duplicate_id(documents[row].id, digest)
+                decisions[row] = msgspec.structs.replace(decisions[row], revises=revises)
+        return decisions
 
     def _check_times(self, documents: Sequence[Document]) -> None:
         if self.settings.window is not None:
@@ -144,19 +154,22 @@ class Deduplicator(Stages):
             verifier = self.fingerprinter.verifier
             index = MemoryIndex(verifier, self.settings, stored, resumes=resumes)
         self.index = index
+        self._reviser = Reviser(index, self.settings)
 
     def decide(self, documents: Sequence[Document]) -> list[Decision]:
         """Decide a batch in order: each document is compared with all before it.
 
         Originals are registered on the way, so a batch is decided as if its documents came one by
-        one. Larger batches (hundreds of documents) cost less for each.
+        one. Larger batches (hundreds of documents) cost less for each. Where revisions replace
+        what they revise, call ``settle`` when the decisions are in safety; the end of a ``with``
+        statement does so too.
 
         Raises:
             InputError: a window is set and a document has no time.
             ServiceError: the index is out of reach; the same call can be made again.
         """
         batch = self.prepare(documents)
-        return self.decisions(documents, batch.prints.digests, self.index.claim(batch))
+        return self.decisions(documents, batch.prints.digests, self._reviser.claim(batch))
 
     def forget(self, ids: Sequence[DocumentId]) -> list[int]:
         """Remove the originals that have these ids; return how many had each.
@@ -165,6 +178,18 @@ class Deduplicator(Stages):
             ServiceError: the index is out of reach; the same call can be made again.
         """
         return self.index.forget(ids)
+
+    def settle(self) -> None:
+        """Forget the originals that revisions decided so far replace.
+
+        Raises:
+            ServiceError: the index is out of reach; the same call can be made again.
+        """
+        self._reviser.settle()
+
+    def discard(self) -> None:
+        """Say that the latest decisions are void, and their documents will come again."""
+        self._reviser.discard()
 
     def sweep(self) -> Swept:
         """Remove originals whose time is over.
@@ -189,6 +214,10 @@ class Deduplicator(Stages):
         traceback: TracebackType | None,
     ) -> None:
         """Close; after an error a state file stays as it is, for the same stream to begin anew."""
-        if kind is not None and isinstance(self.index, MemoryIndex):
-            self.index.abandon()
-        self.close()
+        try:
+            if kind is None:
+                self.settle()
+            elif isinstance(self.index, MemoryIndex):
+                self.index.abandon()
+        finally:
+            self.close()

@@ -26,6 +26,9 @@ _BATCH_BUCKETS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 
 documents_total = Counter(
     f"{_PREFIX}_documents_total", "Documents decided and published.", ["status"]
 )
+tombstones_total = Counter(
+    f"{_PREFIX}_tombstones_total", "Messages without a value that had documents forgotten."
+)
 dead_letters_total = Counter(
     f"{_PREFIX}_dead_letters_total", "Messages published to the dead-letter topic.", ["reason"]
 )

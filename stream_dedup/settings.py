@@ -19,7 +19,7 @@ from stream_dedup.setting_types import (
     Shingle,
     read_number,
 )
-from stream_dedup.types import Choice, Measure, Method, VerifyBy
+from stream_dedup.types import Choice, Measure, Method, Revisions, VerifyBy
 
 #: What the name of a setting begins with in the environment.
 ENV_PREFIX = "STREAM_DEDUP_"
@@ -246,8 +246,8 @@ class Settings(BaseModel):
         "How far an event time may be ahead of the clock; one that is further counts as this far "
         "when the index decides what has expired.",
     )
-    revisions: Literal["off", "link", "replace"] = _setting(
-        "off",
+    revisions: Revisions = _setting(
+        Revisions.OFF,
         "forgetting",
         "What becomes of a new text under an id that has an original: nothing of note (off), its "
         "decision names that original (link), which is then forgotten (replace).",
@@ -540,7 +540,7 @@ class Settings(BaseModel):
         if self.renew and self.window is None:
             msg = "renew makes a window go on, but no window is set; set one, or leave renew out"
             raise ValueError(msg)
-        if self.revisions != "off" and not self.index_ids:
+        if self.revisions is not Revisions.OFF and not self.index_ids:
             msg = "revisions are found by their ids, but index_ids is off; leave one of them out"
             raise ValueError(msg)
         return self

@@ -139,7 +139,13 @@ class LookUp(Protocol):
 
 
 class Index(LookUp, Protocol):
-    """Registers originals and finds them again."""
+    """Registers originals and finds them again.
+
+    Attributes:
+        late: documents so far that came later than ``lateness``: some originals may have gone.
+    """
+
+    late: int
 
     def claim(self, batch: IndexBatch) -> list[Attachment | None]:
         """Decide a batch in order: an attachment for a duplicate, None for an original.

@@ -74,6 +74,7 @@ class RedisIndex:
 
     Attributes:
         counts: what the claims of the latest batch went through.
+        late: documents so far that came later than ``lateness``.
     """
 
     def __init__(self, store: RedisStore, settings: Settings, fingerprinter: Fingerprinter) -> None:
@@ -88,6 +89,7 @@ class RedisIndex:
         worker, now = store.enter(fingerprinter.configuration, described)
         self.ids = ClaimIds(worker, ahead=now - time.time())
         self.counts = ClaimCounts()
+        self.late = 0
         self._watermark = Watermark(store, Horizon.of(settings))
         self._fingerprinter = fingerprinter
         self._settings = settings
@@ -127,6 +129,7 @@ class RedisIndex:
         self._renew(renewed)
         late, ahead = self._watermark.see(batch.times)
         self.counts = self.counts._replace(late=late, ahead=ahead)
+        self.late += late
         self._warn_when_outgrown()
         return decided
 

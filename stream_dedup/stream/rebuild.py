@@ -22,6 +22,7 @@ import numpy as np
 from stream_dedup.deduplicator import Stages
 from stream_dedup.index.base import IndexBatch
 from stream_dedup.index.rebuilding import Past, Rebuilding
+from stream_dedup.index.revisions import Answers
 from stream_dedup.stream.messages import Poison
 from stream_dedup.stream.told import Message, Reading
 from stream_dedup.types import Decision, Document, DocumentId, Status
@@ -171,7 +172,7 @@ class Rebuild:
         """Say what is to be done with each message, but for those that are left out."""
         for message in messages:
             told = message.told
-            if message.value is None:
+            if message.forgets:
                 yield _Forget, message
             elif told is None or told.configuration != self._stages.configuration:
                 yield _Decide, message
@@ -182,7 +183,7 @@ class Rebuild:
 
     def _step(self, kind: type[_Step], messages: Sequence[Message]) -> _Step:
         if kind is _Forget:
-            return _Forget([message.name for message in messages])
+            return _Forget([one for message in messages for one in message.forgets])
         documents, read = [], []
         for message in messages:
             try:
@@ -220,7 +221,7 @@ class Rebuild:
             return
         attachments = self._target.claim(step.batch, step.past)
         digests = step.batch.prints.digests
-        decisions = self._stages.decisions(step.documents, digests, attachments)
+        decisions = self._stages.decisions(step.documents, digests, Answers(attachments))
         self._counts["decided"] += len(decisions)
         for message, decision in zip(step.messages, decisions, strict=True):
             self._counts["originals"] += decision.status is Status.ORIGINAL

@@ -13,7 +13,7 @@ from stream_dedup.index.redis import RedisIndex
 from stream_dedup.settings import Settings
 from stream_dedup.stream.handover import await_rebuild
 from stream_dedup.stream.loop import Loop
-from stream_dedup.types import Decision, Document
+from stream_dedup.types import Decision, Document, DocumentId
 from stream_dedup_workers import process
 from stream_dedup_workers.pulse import Pulse
 from stream_dedup_workers.shadow import shadowed
@@ -49,6 +49,18 @@ class CountedDeduplicator:
     def await_rebuild(self, beat: Callable[[], None], stopping: Callable[[], bool]) -> None:
         """Wait for the rebuild of the index to end, if there is one (see ``handover``)."""
         await_rebuild(self._deduplicator.settings, self._index, beat=beat, stopping=stopping)
+
+    def forget(self, ids: Sequence[DocumentId]) -> list[int]:
+        """Forget the originals that have these ids."""
+        return self._deduplicator.forget(ids)
+
+    def settle(self) -> None:
+        """Forget what has been replaced."""
+        self._deduplicator.settle()
+
+    def discard(self) -> None:
+        """Replace nothing: the latest decisions were not published."""
+        self._deduplicator.discard()
 
     def close(self) -> None:
         """Close the connections."""
