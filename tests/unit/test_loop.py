@@ -559,7 +559,7 @@ class TestMetrics:
         assert metric("consumer_lag_records", topic="documents", partition="0") == 0
 
     def test_every_name_has_the_prefix_and_its_unit(self) -> None:
-        units = ("_total", "_seconds", "_records", "_documents", "_info")
+        units = ("_total", "_seconds", "_records", "_documents", "_originals", "_info")
         for value in vars(metrics).values():
             if isinstance(value, prometheus_client.Counter | prometheus_client.Gauge | Histogram):
                 (family,) = value.collect()
