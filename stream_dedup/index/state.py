@@ -117,6 +117,8 @@ class StateFile:
 
     def changes(self) -> Changes:
         """Read what became of originals after they were registered."""
+        if not self._has_changes():
+            return Changes([])
         query = "SELECT place, change FROM changes ORDER BY place"
         return Changes(self._database.execute(query))
 
@@ -281,10 +283,17 @@ class StateFile:
         self.watermark = float(meta.get("watermark", NEVER))
         if "session" in meta:
             self._session = msgspec.json.decode(meta["session"], type=Session)
-        places = "SELECT max(batch) FROM originals UNION SELECT max(place) FROM changes"
+        places = "SELECT max(batch) FROM originals"
+        if self._has_changes():
+            places += " UNION SELECT max(place) FROM changes"
         self._place = max(place or 0 for (place,) in self._database.execute(places))
         if self._session is not None:
             self._place = max(self._place, self._session.baseline)
+
+    def _has_changes(self) -> bool:
+        """Say whether there is a table of changes; not in a first version that is only read."""
+        query = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'changes'"
+        return self._database.execute(query).fetchone() is not None
 
     def _is_new(self) -> bool:
         """Say whether there is nothing yet; leave the database of another program as it is."""
