@@ -155,9 +155,9 @@ class Registry:
 
     def _begin(self, first: str | None) -> None:
         """Begin to write, at the first thing that is done; ``first`` names it."""
-        self._begun = True
         if self._state is not None and self._state.begin(first if self._resumes else None):
             self._load()
+        self._begun = True
 
     def _register(self, batch: IndexBatch) -> None:
         numbers = self.originals.append(batch)

@@ -118,9 +118,7 @@ class Reading:
             Poison: it is none.
         """
         if message.value is None:
-            raise Poison(
-                Reason.TOMBSTONE, "The message has neither a value nor a key that is an id."
-            )
+            raise Poison(Reason.TOMBSTONE, "The message has no value, and no key that is an id.")
         return self._decoder.decode(
             message.value,
             fallback_id=message.name,
