@@ -32,6 +32,7 @@ BENCHMARKS = (
     "minhash_error",
     "verification",
     "roofline",
+    "window",
 )
 #: What ``--full`` adds: more documents, larger indexes. Takes hours, and 16 GB of memory.
 FULL = {

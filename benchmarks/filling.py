@@ -16,7 +16,7 @@ from redis import Redis
 
 from stream_dedup.fingerprint.fingerprinter import FingerprintMethod, Fingerprints
 from stream_dedup.fingerprint.simhash import SimHash
-from stream_dedup.index.base import IndexBatch
+from stream_dedup.index.base import IndexBatch, id_hashes
 from stream_dedup.index.claims import Fate, Mode
 from stream_dedup.index.keys import Places
 from stream_dedup.index.redis import RedisIndex
@@ -189,12 +189,14 @@ def fill(index: RedisIndex, batch: IndexBatch) -> Claims:
 def _commands(index: RedisIndex, batch: IndexBatch, claims: Claims) -> Iterator[bytes]:
     layout = index.store.layout
     members = claims.astype(">u8").view("V8")
-    keys = batch.prints.keys
-    suffixes, scores, partitions = layout.place(keys)
+    places = layout.place(batch.prints.keys)
+    if layout.ids:
+        places = places.beside(layout.place_ids(id_hashes(batch.ids)))
+    suffixes, scores, partitions = places
     prefixes = [layout.partition_key(number).encode() for number in range(layout.partitions)]
-    for table in range(keys.shape[1]):
+    for table in range(suffixes.shape[1]):
         # Members of a set come in the order of their scores, so that none is moved by the next.
-        order = np.argsort(keys[:, table], kind="stable")
+        order = np.lexsort((scores[:, table], suffixes[:, table]))
         firsts = _firsts(suffixes[order, table])
         names = suffixes[order[firsts], table].tolist()
         tags = partitions[order[firsts], table].tolist()
@@ -207,9 +209,9 @@ def _commands(index: RedisIndex, batch: IndexBatch, claims: Claims) -> Iterator[
         )
     tags_of, buckets = layout.record_places(claims)
     order = np.lexsort((buckets, tags_of))
-    places = np.stack([tags_of, buckets], axis=1)[order]
-    firsts = _firsts(places)
-    named = [prefixes[tag] + b"c%d" % bucket for tag, bucket in places[firsts].tolist()]
+    homes = np.stack([tags_of, buckets], axis=1)[order]
+    firsts = _firsts(homes)
+    named = [prefixes[tag] + b"c%d" % bucket for tag, bucket in homes[firsts].tolist()]
     yield from _grouped(
         b"HSET", named, firsts, _spelled(members[order], _records(index, batch)[order])
     )

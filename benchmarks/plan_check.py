@@ -50,6 +50,7 @@ def checked_designs() -> list[tuple[Settings, Design]]:
 def predicted(settings: Settings, design: Design, originals: int) -> Plan:
     """Return the plan."""
     load = Load(originals, method_of(settings).sketch_bytes, ID_BYTES, memory=10**15)
+    load = load._replace(ids=settings.index_ids)
     return predict(design, load)
 
 

@@ -22,6 +22,7 @@ from stream_dedup.generate import GeneratedDocument
 from stream_dedup.index.base import IndexBatch
 from stream_dedup.index.rebuilding import Past, RedisRebuilding
 from stream_dedup.index.redis import RedisIndex
+from stream_dedup.index.revisions import Answers
 from stream_dedup.settings import Settings
 from stream_dedup.stream.handover import take_topic
 from stream_dedup.stream.messages import HEADER_SOURCE, annotate
@@ -137,7 +138,8 @@ def produce(broker: KafkaBroker, topics: Topics, stream: Sequence[GeneratedDocum
         for number, one in enumerate(stream):
             document = Document(one.id, one.text)
             batch = deduplicator.prepare([document])
-            (decision,) = deduplicator.decisions([document], batch.prints.digests, [None])
+            answers = Answers([None])
+            (decision,) = deduplicator.decisions([document], batch.prints.digests, answers)
             decision = msgspec.structs.replace(decision, decided_at=now)
             producer.send(
                 topics.output,

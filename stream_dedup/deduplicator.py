@@ -7,14 +7,18 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+import msgspec
+
 from stream_dedup.errors import InputError
 from stream_dedup.fingerprint.fingerprinter import Fingerprinter
 from stream_dedup.index.base import Attachment, Index, IndexBatch, duplicate_id, index_batch
 from stream_dedup.index.description import describe
+from stream_dedup.index.expiry import Swept
 from stream_dedup.index.memory import MemoryIndex
+from stream_dedup.index.revisions import Answers, Reviser
 from stream_dedup.index.state import StateFile
 from stream_dedup.settings import Settings
-from stream_dedup.types import Choice, Decision, Document, Measure, Status
+from stream_dedup.types import Choice, Decision, Document, DocumentId, Measure, Status
 
 
 class Stages:
@@ -52,13 +56,20 @@ class Stages:
         self,
         documents: Sequence[Document],
         digests: Sequence[bytes],
-        attachments: Sequence[Attachment | None],
+        answers: Answers,
     ) -> list[Decision]:
-        """Say what it means that documents with these text digests were attached so."""
-        return [
+        """Say what it means that documents with these text digests were answered so."""
+        decisions = [
             self._decision(document, digest, attachment)
-            for document, digest, attachment in zip(documents, digests, attachments, strict=True)
+            for document, digest, attachment in zip(
+                documents, digests, answers.attachments, strict=True
+            )
         ]
+        for row, digest in enumerate(answers.revised):
+            if digest is not None:
+                revises = duplicate_id(documents[row].id, digest)
+                decisions[row] = msgspec.structs.replace(decisions[row], revises=revises)
+        return decisions
 
     def _check_times(self, documents: Sequence[Document]) -> None:
         if self.settings.window is not None:
@@ -113,6 +124,7 @@ class Deduplicator(Stages):
         *,
         state: Path | None = None,
         index: Index | None = None,
+        resumes: bool = False,
     ) -> None:
         """Set up with an index in memory, unless another is given.
 
@@ -120,6 +132,9 @@ class Deduplicator(Stages):
             settings: all settings; the defaults if left out.
             state: file that keeps the memory index between runs; made if it does not exist.
             index: an index of another kind, such as ``RedisIndex``; closed with this object.
+            resumes: whether a stream that begins with the same document as one that was killed is
+                that stream from its beginning. With a state file it then gets the same answers,
+                whatever the first one removed from the file.
 
         Raises:
             SettingsError: a file that the settings name cannot be used.
@@ -128,31 +143,61 @@ class Deduplicator(Stages):
         """
         super().__init__(settings or Settings())
         if index is None:
-            choice, window = self.settings.choice, self.settings.window
-            keeps_ranks = choice is Choice.PREFERRED
             stored = None
             if state is not None:
                 stored = StateFile(
                     state,
                     self.configuration,
-                    keeps_ranks=keeps_ranks,
+                    keeps_ranks=self.settings.choice is Choice.PREFERRED,
                     described=describe(self.fingerprinter.described),
                 )
-            index = MemoryIndex(self.fingerprinter.verifier, window, stored, choice)
+            verifier = self.fingerprinter.verifier
+            index = MemoryIndex(verifier, self.settings, stored, resumes=resumes)
         self.index = index
+        self._reviser = Reviser(index, self.settings)
 
     def decide(self, documents: Sequence[Document]) -> list[Decision]:
         """Decide a batch in order: each document is compared with all before it.
 
         Originals are registered on the way, so a batch is decided as if its documents came one by
-        one. Larger batches (hundreds of documents) cost less for each.
+        one. Larger batches (hundreds of documents) cost less for each. Where revisions replace
+        what they revise, call ``settle`` when the decisions are in safety; the end of a ``with``
+        statement does so too.
 
         Raises:
             InputError: a window is set and a document has no time.
             ServiceError: the index is out of reach; the same call can be made again.
         """
         batch = self.prepare(documents)
-        return self.decisions(documents, batch.prints.digests, self.index.claim(batch))
+        return self.decisions(documents, batch.prints.digests, self._reviser.claim(batch))
+
+    def forget(self, ids: Sequence[DocumentId]) -> list[int]:
+        """Remove the originals that have these ids; return how many had each.
+
+        Raises:
+            ServiceError: the index is out of reach; the same call can be made again.
+        """
+        return self.index.forget(ids)
+
+    def settle(self) -> None:
+        """Forget the originals that revisions decided so far replace.
+
+        Raises:
+            ServiceError: the index is out of reach; the same call can be made again.
+        """
+        self._reviser.settle()
+
+    def discard(self) -> None:
+        """Say that the latest decisions are void, and their documents will come again."""
+        self._reviser.discard()
+
+    def sweep(self) -> Swept:
+        """Remove originals whose time is over.
+
+        Raises:
+            ServiceError: the index is out of reach.
+        """
+        return self.index.sweep()
 
     def close(self) -> None:
         """Release the index."""
@@ -168,5 +213,11 @@ class Deduplicator(Stages):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Close."""
-        self.close()
+        """Close; after an error a state file stays as it is, for the same stream to begin anew."""
+        try:
+            if kind is None:
+                self.settle()
+            elif isinstance(self.index, MemoryIndex):
+                self.index.abandon()
+        finally:
+            self.close()

@@ -26,6 +26,9 @@ _BATCH_BUCKETS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 
 documents_total = Counter(
     f"{_PREFIX}_documents_total", "Documents decided and published.", ["status"]
 )
+tombstones_total = Counter(
+    f"{_PREFIX}_tombstones_total", "Messages without a value that had documents forgotten."
+)
 dead_letters_total = Counter(
     f"{_PREFIX}_dead_letters_total", "Messages published to the dead-letter topic.", ["reason"]
 )
@@ -97,6 +100,34 @@ groups_published_total = Counter(
 )
 groups_restored_total = Counter(
     f"{_PREFIX}_groups_restored_total", "States of duplicate groups put back from their topic."
+)
+late_documents_total = Counter(
+    f"{_PREFIX}_late_documents_total",
+    "Documents later than the setting lateness, whose originals may have been removed.",
+)
+future_documents_total = Counter(
+    f"{_PREFIX}_future_documents_total",
+    "Documents further ahead of the clock than the setting max_future.",
+)
+sweeps_total = Counter(
+    f"{_PREFIX}_sweeps_total", "Sweeps of the index that ended; of all workers one does each."
+)
+sweep_seconds_total = Counter(
+    f"{_PREFIX}_sweep_seconds_total", "Time that sweeps took, most of it pauses between calls."
+)
+swept_originals_total = Counter(
+    f"{_PREFIX}_swept_originals_total", "Originals removed because their time was over."
+)
+swept_claims_total = Counter(
+    f"{_PREFIX}_swept_claims_total", "Claims removed that were void, forgotten or left undecided."
+)
+swept_entries_total = Counter(
+    f"{_PREFIX}_swept_entries_total", "Entries of removed originals and claims taken from tables."
+)
+index_originals = Gauge(
+    f"{_PREFIX}_index_originals",
+    "Originals in the index, as the latest sweep counted them.",
+    multiprocess_mode="mostrecent",
 )
 # Kept by the supervisor, whose own process is outside the multi-process mode.
 worker_restarts_total = Counter(

@@ -19,6 +19,7 @@ from stream_dedup.index.base import IndexBatch, LookUp, Matcher
 from stream_dedup.index.candidates import Candidates, attach
 from stream_dedup.index.description import describe
 from stream_dedup.index.memory import MemoryIndex
+from stream_dedup.index.revisions import Answers
 from stream_dedup.index.state import StateFile
 from stream_dedup.index.state_reading import Reading
 from stream_dedup.settings import Settings
@@ -134,7 +135,7 @@ class Query(Stages):
         batch = self.prepare(documents)
         candidates = self.index.candidates(batch)
         attachments = attach(batch, candidates, self._matcher)
-        decisions = self.decisions(documents, batch.prints.digests, attachments)
+        decisions = self.decisions(documents, batch.prints.digests, Answers(attachments))
         answers = []
         for row, (question, decision) in enumerate(zip(questions, decisions, strict=True)):
             why = None
@@ -163,8 +164,7 @@ def open_state(settings: Settings, path: Path) -> MemoryIndex:
         reading=reading,
     )
     with closing(stored):
-        verifier = stages.fingerprinter.verifier
-        index = MemoryIndex(verifier, settings.window, stored, settings.choice)
+        index = MemoryIndex(stages.fingerprinter.verifier, settings, stored)
     reading.check()
     return index
 

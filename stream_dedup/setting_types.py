@@ -54,5 +54,6 @@ def _check_clean(value: str) -> str:
 
 
 Duration = Annotated[float, BeforeValidator(parse_duration), Field(gt=0, allow_inf_nan=False)]
+DurationOrZero = Annotated[float, BeforeValidator(parse_duration), Field(ge=0, allow_inf_nan=False)]
 Shingle = Annotated[str, AfterValidator(_check_shingle)]
 Clean = Annotated[str, AfterValidator(_check_clean)]

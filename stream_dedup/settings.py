@@ -12,8 +12,14 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, model_validator
 
-from stream_dedup.setting_types import Clean, Duration, Shingle, read_number
-from stream_dedup.types import Choice, Measure, Method, VerifyBy
+from stream_dedup.setting_types import (
+    Clean,
+    Duration,
+    DurationOrZero,
+    Shingle,
+    read_number,
+)
+from stream_dedup.types import Choice, Measure, Method, Revisions, VerifyBy
 
 #: What the name of a setting begins with in the environment.
 ENV_PREFIX = "STREAM_DEDUP_"
@@ -189,6 +195,12 @@ class Settings(BaseModel):
         "fingerprint",
         "Two documents match only when their event times are at most this far apart (30d, 12h).",
     )
+    renew: bool = _setting(
+        default=False,
+        group="fingerprint",
+        description="With a window: whether a duplicate renews its original, so that the window "
+        "goes on from the latest of its duplicates.",
+    )
     verify_by: VerifyBy = _setting(
         VerifyBy.SKETCH,
         "fingerprint",
@@ -219,6 +231,26 @@ class Settings(BaseModel):
         SecretStr(""),
         "fingerprint",
         "Secret that keys every hash, so that nobody outside can aim documents at one table key.",
+    )
+
+    # What leaves an index, and what takes the place of what.
+    lateness: Duration = _setting(
+        86_400.0,
+        "forgetting",
+        "Time by which a document may be late: an original is kept for that much longer than its "
+        "window, counted from the latest event time.",
+    )
+    max_future: Duration = _setting(
+        3_600.0,
+        "forgetting",
+        "How far an event time may be ahead of the clock; one that is further counts as this far "
+        "when the index decides what has expired.",
+    )
+    revisions: Revisions = _setting(
+        Revisions.OFF,
+        "forgetting",
+        "What becomes of a new text under an id that has an original: nothing of note (off), its "
+        "decision names that original (link), which is then forgotten (replace).",
     )
 
     # A run on files.
@@ -272,6 +304,18 @@ class Settings(BaseModel):
     )
     claim_grace: Duration = _setting(
         0.05, "redis", "Time that a younger claim waits for an older one before it voids it."
+    )
+
+    longest_attempt: Duration = _setting(
+        600.0,
+        "redis",
+        "Time after which a claim that is not decided is taken for that of a dead worker.",
+    )
+    index_ids: bool = _setting(
+        default=True,
+        group="redis",
+        description="Whether the Redis index finds originals by their document ids, to forget them "
+        "and for revisions. About 30 bytes an original.",
     )
 
     # The stream.
@@ -359,6 +403,12 @@ class Settings(BaseModel):
         90.0,
         "worker",
         "Time without progress after which a worker process is killed and restarted.",
+    )
+    sweep_interval: DurationOrZero = _setting(
+        600.0,
+        "worker",
+        "Time between two sweeps of the index, in which the workers remove what has expired or was "
+        "left behind; 0: never.",
     )
 
     # A second configuration beside this one; see docs/shadow.md.
@@ -482,6 +532,16 @@ class Settings(BaseModel):
                 "verify_threshold does not apply where SimHash fingerprints are compared, which "
                 "are near within hamming bits; leave it out, or take another verify_by"
             )
+            raise ValueError(msg)
+        return self
+
+    @model_validator(mode="after")
+    def _times_fit(self) -> Settings:
+        if self.renew and self.window is None:
+            msg = "renew makes a window go on, but no window is set; set one, or leave renew out"
+            raise ValueError(msg)
+        if self.revisions is not Revisions.OFF and not self.index_ids:
+            msg = "revisions are found by their ids, but index_ids is off; leave one of them out"
             raise ValueError(msg)
         return self
 

@@ -51,6 +51,14 @@ class Choice(StrEnum):
     PREFERRED = "preferred"
 
 
+class Revisions(StrEnum):
+    """What becomes of a new text under an id that has an original; see docs/revisions.md."""
+
+    OFF = "off"
+    LINK = "link"
+    REPLACE = "replace"
+
+
 class Side(StrEnum):
     """One of the two documents of a decision."""
 
@@ -120,6 +128,8 @@ class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
         measure: name of that measure, where it is another than resemblance.
         contained: which of the two is contained in the other, the one with fewer shingles (where
             the measure is containment).
+        revises: duplicate id of the original of the same document id whose text this one takes the
+            place of (where ``revisions`` is ``link`` or ``replace``).
         decided_at: time of the decision, RFC 3339 in UTC (set by the Kafka worker only, because
             a run over a file must give the same bytes twice).
     """
@@ -133,4 +143,5 @@ class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
     hamming_distance: int | None = None
     measure: Measure | None = None
     contained: Side | None = None
+    revises: str | None = None
     decided_at: str | None = None

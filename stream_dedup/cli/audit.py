@@ -55,7 +55,7 @@ _decode = msgspec.json.Decoder(_Annotated).decode
     "decisions are checked too; may be given several times.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print everything found as JSON.")
-@settings_options("input", "fingerprint", "redis")
+@settings_options("input", "fingerprint", "forgetting", "redis")
 @click.pass_context
 def audit_command(
     context: click.Context, *, annotated: tuple[Path, ...], as_json: bool, settings: Settings
@@ -64,8 +64,8 @@ def audit_command(
 
     No two originals may be near each other (I1), and each must stand in all tables (I4). With
     --annotated, every duplicate must be near an original of the index that it names (I2), and
-    every document have one decision, every original be in the index (I3). Workers may go on;
-    nothing is written.
+    every document have one decision, every original be in the index (I3) unless it has expired or
+    was forgotten. Workers may go on; nothing is written.
     """
     found = audit(settings, read_published(annotated, settings))
     click.echo(msgspec.json.encode(found).decode() if as_json else _report(found))
@@ -107,12 +107,15 @@ def _report(found: Audit) -> str:
         "  of pending claims": found.pending_entries,
         "  of void claims": found.void_entries,
         "  of unknown claims": found.unknown_entries,
+        "id entries": found.id_entries,
+        "originals without one": found.unnamed,
         "pairs compared": found.pairs_compared,
         "decisions checked": found.decisions,
+        "  of originals gone": found.gone,
     }
     if found.other_configuration:
         rows["  of other settings"] = found.other_configuration
-    lines = [f"{name:<20} {count:>14,}" for name, count in rows.items()]
+    lines = [f"{name:<21} {count:>14,}" for name, count in rows.items()]
     lines += ["", "table      entries         keys   mean  fullest key"]
     lines += [
         f"{number:>5} {one.entries:>12,} {one.keys:>12,} {one.mean:>6.2f} {one.fullest:>12,}"

@@ -38,6 +38,7 @@ _COMMANDS = {
     "evaluate": "evaluate_command",
     "explain": "explain",
     "export": "export",
+    "forget": "forget_command",
     "generate": "generate",
     "group": "group_command",
     "groups": "groups_command",
@@ -50,6 +51,7 @@ _COMMANDS = {
     "sample": "sample_command",
     "serve": "serve",
     "settings": "settings",
+    "sweep": "sweep_command",
     "tune": "tune_command",
     "worker": "worker",
 }

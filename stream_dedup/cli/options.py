@@ -138,7 +138,7 @@ def _type(field: FieldInfo) -> Any:
     if is_duration(field):
         return str
     # Ranges, durations and the like are checked with all other sources, by the settings.
-    return {int: int, float: float}.get(_plain(field.annotation), str)
+    return {int: int, float: float, bool: bool}.get(_plain(field.annotation), str)
 
 
 def _plain(annotation: Any) -> Any:

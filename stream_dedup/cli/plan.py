@@ -165,7 +165,7 @@ def plan(
     load = Load(
         settings.expected_originals, _evidence_bytes(settings, evidence_bytes), id_bytes, memory
     )
-    load = load._replace(namespace=settings.redis_namespace)
+    load = load._replace(namespace=settings.redis_namespace, ids=settings.index_ids)
     plans = [predict(design_, load) for design_ in _designs(settings)]
     at, reason = recommend(plans, candidates, settings.max_candidates)
     if design is not None and design > len(plans):

@@ -96,7 +96,7 @@ Exit codes:
     is_flag=True,
     help="Print the summary as JSON: to standard output with -o, else to standard error.",
 )
-@settings_options("input", "fingerprint", "redis", "run", "shadow")
+@settings_options("input", "fingerprint", "forgetting", "redis", "run", "shadow")
 @click.pass_context
 def run(
     context: click.Context,
@@ -140,7 +140,7 @@ def run(
         set_aside = None
         if dead_letters is not None:
             set_aside = stack.enter_context(open_output(dead_letters)).write
-        job = Run(deduplicator.index, pool, write, set_aside)
+        job = Run(deduplicator.index, pool, write, set_aside, settings)
         if beside is not None:
             job.shadow = stack.enter_context(_open(beside, shadow_state, redis=redis)).index
         progress = stack.enter_context(_progress(inputs, shown=not quiet and sys.stderr.isatty()))
@@ -159,7 +159,7 @@ def run(
 
 def _open(settings: Settings, state: Path | None, *, redis: bool) -> Deduplicator:
     if not redis:
-        return Deduplicator(settings, state=state)
+        return Deduplicator(settings, state=state, resumes=True)
     # Imported here because a run on files does without the client.
     from stream_dedup.index.progress import Progress  # noqa: PLC0415
     from stream_dedup.index.redis import RedisIndex  # noqa: PLC0415
@@ -240,6 +240,13 @@ def _sentences(summary: Summary) -> str:
         lines.append(f"{count:>12,}  {share:7.2%}  {name.replace('_', ' ')}")
     if summary.dead_letters:
         lines.append(f"{summary.dead_letters:>12,}           lines set aside")
+    if summary.tombstones:
+        lines.append(f"{summary.tombstones:>12,}           tombstones")
+    if summary.late:
+        lines.append(
+            f"{summary.late:>12,}           documents later than --lateness, whose originals may "
+            f"have expired"
+        )
     if summary.largest_groups:
         lines.append("largest groups:")
     lines += [

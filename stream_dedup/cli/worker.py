@@ -28,7 +28,7 @@ group; what has not ended after 25 s is killed, which loses and doubles nothing.
 
 @click.command(epilog=_EPILOG)
 @click.option("--json", "as_json", is_flag=True, help="Log JSON objects: --log-format json.")
-@settings_options("fingerprint", "redis", "kafka", "worker", "input", "shadow")
+@settings_options("fingerprint", "forgetting", "redis", "kafka", "worker", "input", "shadow")
 def worker(*, as_json: bool, settings: Settings) -> None:
     """Annotate a Kafka topic, exactly once.
 

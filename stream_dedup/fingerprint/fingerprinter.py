@@ -152,6 +152,24 @@ class Fingerprinter:
         """Shingle texts, cleaned and then cut to ``max_characters`` each (see ``fingerprint``)."""
         return self._shingle(normalize(self.cleaner.clean(texts, origins)))
 
+    def keys_of(self, sketches: npt.NDArray[np.uint8], digests: Sequence[bytes]) -> Hashes | None:
+        """Return the table keys of texts of which only the sketch and the digest are known.
+
+        None where they do not follow from these: a sketch holds but a part of a MinHash.
+
+        Args:
+            sketches: (texts, width) uint8.
+            digests: 16 bytes each.
+        """
+        if not isinstance(self.method, SimHash) or not self.verifier.sketch_bytes:
+            return None
+        keys = self.method.keys(sketches)
+        for row, digest in enumerate(digests):
+            own_keys, own_sketch = self._from_digest(digest)
+            if (sketches[row] == own_sketch).all():  # a text without a token
+                keys[row] = own_keys
+        return keys
+
     def _fill(
         self, result: Fingerprints, rows: list[int], texts: list[str]
     ) -> Iterator[tuple[int, bytes]]:
@@ -172,11 +190,14 @@ class Fingerprinter:
         yield from zip(rows, payloads, strict=bool(payloads))
 
     def _fill_from_digest(self, result: Fingerprints, row: int) -> None:
-        digest = np.frombuffer(result.digests[row], np.uint8)
+        result.keys[row], result.sketches[row] = self._from_digest(result.digests[row])
+
+    def _from_digest(self, text_digest: bytes) -> tuple[Hashes, npt.NDArray[np.uint8]]:
+        digest = np.frombuffer(text_digest, np.uint8)
         unused_bits = 64 - np.array(self.method.prefix_bits, np.uint64)
-        result.keys[row] = digest[:8].view("<u8") >> unused_bits
+        keys = digest[:8].view("<u8").astype(np.uint64) >> unused_bits
         # Never 0, which MinHash takes for an empty bin.
-        result.sketches[row] = np.resize(digest, self.verifier.sketch_bytes) | 1
+        return keys, np.resize(digest, self.verifier.sketch_bytes) | np.uint8(1)
 
     def _shingle(self, batch: NormalizedBatch) -> Shingles:
         limited = batch._replace(

@@ -32,7 +32,7 @@ _OPTIONAL = {
     "simhash": _OF_SIMHASH,
     "fused": _OF_MINHASH + _OF_SIMHASH,
 }
-_VERIFYING = ("verify_by", "measure", "verify_threshold", "choice")
+_VERIFYING = ("verify_by", "measure", "verify_threshold", "choice", "renew")
 
 
 def derive(seed: str, purpose: str, count: int = 1) -> list[int]:

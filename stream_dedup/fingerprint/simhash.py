@@ -52,9 +52,13 @@ class SimHash:
     def fingerprint(self, shingles: Shingles) -> tuple[Hashes, npt.NDArray[np.uint8]]:
         """Return table keys, (texts, tables) uint64, and sketches, (texts, bits / 8) uint8."""
         sketches = self.sketches(shingles)
+        return self.keys(sketches), sketches
+
+    def keys(self, sketches: npt.NDArray[np.uint8]) -> Hashes:
+        """Return the table keys of sketches, (texts, tables) uint64."""
         words = sketches.view("<u8").astype(np.uint64)
         fingerprints = words[:, 0] if self.bits == WORD_BITS else words[:, ::-1]
-        return np.stack([p.prefix(fingerprints) for p in self.permutations], axis=1), sketches
+        return np.stack([p.prefix(fingerprints) for p in self.permutations], axis=1)
 
     def sketches(self, shingles: Shingles) -> npt.NDArray[np.uint8]:
         """Return the fingerprints only, (texts, bits / 8) uint8."""

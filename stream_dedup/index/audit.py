@@ -2,8 +2,8 @@
 
 The claims are read first, the table keys after them. An original is written under all of its keys
 before it is committed, so whoever is an original in the first reading must be found complete in the
-second, however much the index moves meanwhile. What looks wrong is read again before it is
-reported. Nothing is written.
+second, however much the index moves meanwhile, unless it is forgotten or expires. What looks wrong
+is read again before it is reported. Nothing is written.
 
 In memory stand the originals (evidence, digest, time and id), a claim number for each other claim,
 and a bit for each key read; the keys themselves pass through. All originals that share a table key
@@ -22,7 +22,8 @@ import numpy as np
 from stream_dedup.fingerprint.fingerprinter import Fingerprinter
 from stream_dedup.index.audit_decisions import Decisions, Published, Violation
 from stream_dedup.index.audit_entries import Entries, TableCounts
-from stream_dedup.index.audit_reading import PENDING, VOID, Known, Reader
+from stream_dedup.index.audit_ids import check_ids
+from stream_dedup.index.audit_reading import PENDING, VOID, Claims, Known, Reader, Rows
 from stream_dedup.index.base import Matcher
 from stream_dedup.index.connection import Client, connect, reporting_errors
 from stream_dedup.index.records import RecordFormat
@@ -40,8 +41,12 @@ class Audit(msgspec.Struct, frozen=True):
         pending_entries: of these, of pending claims.
         void_entries: of these, of void claims, which nobody has met since.
         unknown_entries: of these, of claims that have no record, also when read again.
+        id_entries: claims entered under document ids.
+        unnamed: originals that do not stand under their ids, because their worker died before it
+            could enter them and the document has not come again.
         pairs_compared: pairs of originals that share a table key, once for each key.
         decisions: published decisions that were checked.
+        gone: of these, of originals that have expired or were forgotten.
         other_configuration: published decisions left out, made with other fingerprint settings.
         tables: what stands in each table.
         violations: what is wrong, in order.
@@ -54,8 +59,11 @@ class Audit(msgspec.Struct, frozen=True):
     pending_entries: int
     void_entries: int
     unknown_entries: int
+    id_entries: int
+    unnamed: int
     pairs_compared: int
     decisions: int
+    gone: int
     other_configuration: int
     tables: list[TableCounts]
     violations: list[Violation]
@@ -86,12 +94,13 @@ class _Auditor:
         """Read everything and check it."""
         known = self._known()
         entries = self._entries(known)
-        decisions = Decisions(self._fingerprinter, self._matcher)
+        ids = check_ids(self._reader.id_sets(), known, self._reader.layout)
+        decisions = Decisions(self._fingerprinter, self._matcher, self._reader.facts())
         decisions.check(published, known, entries.sums)
         if decisions.missing:
-            decisions.check_missing(self._known())
+            decisions.check_missing(self._known(), self._reader.facts())
         violations = [*self._near(known, entries), *self._incomplete(known, entries)]
-        unknown = self._still_unknown(entries.unknown)
+        unknown, left = self._still_unknown(entries.unknown)
         kinds = entries.kinds
         return Audit(
             originals=len(known.originals),
@@ -99,10 +108,13 @@ class _Auditor:
             void=known.count(VOID),
             entries=kinds.total() + len(entries.unknown),
             pending_entries=kinds[PENDING],
-            void_entries=kinds[VOID],
+            void_entries=kinds[VOID] + left,
             unknown_entries=unknown,
+            id_entries=ids.entries,
+            unnamed=len(ids.missing) if self._reader.layout.ids else 0,
             pairs_compared=entries.pairs,
             decisions=decisions.count,
+            gone=decisions.gone,
             other_configuration=decisions.others,
             tables=entries.counts(),
             violations=sorted([*violations, *decisions.violations]),
@@ -120,8 +132,7 @@ class _Auditor:
         """I1: no two originals are near each other."""
         pairs = sorted(entries.near | self._equal(known))
         rows = sorted({row for pair in pairs for row in pair})
-        values = self._reader.values(known.owners[rows])
-        standing = {row for row, value in zip(rows, values, strict=True) if value[:1] == b"O"}
+        standing = self._standing(known, np.array(rows, np.int64))
         for left, right in pairs:
             if {left, right} <= standing:
                 one, other = (_named(known, row) for row in (left, right))
@@ -149,7 +160,11 @@ class _Auditor:
         again = self._entries(known)
         seen = entries.seen[wrong] | again.seen[wrong]
         times = np.minimum(entries.times[wrong], again.times[wrong])
+        # Whoever is an original now was one all the time; the others have gone meanwhile.
+        standing = self._standing(known, wrong)
         for row, missing, count in zip(wrong.tolist(), (~seen).sum(axis=1), times, strict=True):
+            if row not in standing:
+                continue
             if missing:
                 detail = f"is missing from {missing} of {tables} tables"
             elif count > tables:
@@ -158,18 +173,31 @@ class _Auditor:
                 continue
             yield Violation("I4", f"original {_named(known, row)} {detail}")
 
-    def _still_unknown(self, entries: list[tuple[bytes, bytes]]) -> int:
-        """Count the entries of claims that have no record, now and after a moment."""
+    def _standing(self, known: Known, rows: Rows) -> set[int]:
+        """Return those of the rows of originals that are originals still."""
+        values = self._reader.values(known.owners[rows])
+        return {row for row, value in zip(rows.tolist(), values, strict=True) if value[:1] == b"O"}
+
+    def _still_unknown(self, entries: list[tuple[bytes, bytes]]) -> tuple[int, int]:
+        """Count the entries of claims that have no record, now and after a moment.
+
+        Returns:
+            how many there are of claims that may get a record, and of others, which are void.
+        """
         for wait in (0.0, self._pause):
             if not entries:
                 break
             time.sleep(wait)
-            claims = np.frombuffer(b"".join(claim for _, claim in entries), ">u8")
-            values = self._reader.values(claims.astype(np.uint64))
+            values = self._reader.values(_claims_of(entries))
             entries = [one for one, value in zip(entries, values, strict=True) if not value]
             stand = self._reader.stand(entries)
             entries = [one for one, stands in zip(entries, stand, strict=True) if stands]
-        return len(entries)
+        void = int(self._reader.void(_claims_of(entries)).sum())
+        return len(entries) - void, void
+
+
+def _claims_of(entries: list[tuple[bytes, bytes]]) -> Claims:
+    return np.frombuffer(b"".join(claim for _, claim in entries), ">u8").astype(np.uint64)
 
 
 def _named(known: Known, row: int) -> str:

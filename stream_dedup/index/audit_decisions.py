@@ -12,8 +12,9 @@ import numpy.typing as npt
 
 from stream_dedup.fingerprint.fingerprinter import Fingerprinter
 from stream_dedup.index.audit_entries import spread
-from stream_dedup.index.audit_reading import Known
+from stream_dedup.index.audit_reading import Facts, Known
 from stream_dedup.index.base import Matcher, duplicate_id
+from stream_dedup.index.expiry import Horizon
 from stream_dedup.types import Decision, Document, DocumentId, Status
 from stream_dedup.verify.evidence import Evidence
 
@@ -80,16 +81,19 @@ class Decisions:
     Attributes:
         count: decisions checked.
         others: decisions made with another configuration.
+        gone: decisions whose original has expired or was forgotten.
         violations: what is wrong.
         missing: decisions whose original is not among those read; it may have come later.
     """
 
-    def __init__(self, fingerprinter: Fingerprinter, matcher: Matcher) -> None:
+    def __init__(self, fingerprinter: Fingerprinter, matcher: Matcher, facts: Facts) -> None:
         self._fingerprinter = fingerprinter
-        self._windowed = fingerprinter.settings.window is not None
+        self._horizon = Horizon.of(fingerprinter.settings)
+        # The same text is an original again when its original is gone.
+        self._repeats = fingerprinter.settings.window is not None or facts.forgotten > 0
         self._matcher = matcher
         self._answers: dict[str, tuple[str, bool]] = {}
-        self.count = self.others = 0
+        self.count = self.others = self.gone = 0
         self.violations: list[Violation] = []
         self.missing: list[_Fact] = []
 
@@ -104,9 +108,18 @@ class Decisions:
             self._check_answers(facts)
             self.missing += self._check_originals(facts, known, names, sums)
 
-    def check_missing(self, known: Known) -> None:
-        """Check once more what was missing, against a later reading."""
-        for fact in self._check_originals(self.missing, known, known.by_name(), None):
+    def check_missing(self, known: Known, facts: Facts) -> None:
+        """Check once more what was missing, against a later reading.
+
+        An original may have expired. As for the others, no more may be missing than were forgotten.
+        """
+        missing = self._check_originals(self.missing, known, known.by_name(), None)
+        cutoff = self._horizon.expires_before(facts.watermark)
+        left = [one for one in missing if one.time is None or self._earliest(one) >= cutoff]
+        if len({one.decision.duplicate_id for one in left}) <= facts.forgotten:
+            left = []
+        self.gone = len(missing) - len(left)
+        for fact in left:
             self._report_missing(fact)
 
     def _facts(self, batch: Sequence[Published]) -> list[_Fact]:
@@ -141,7 +154,7 @@ class Decisions:
             own = fact.own_name
             if is_original and (name != own or fact.decision.original_id != fact.id):
                 self._report("I3", fact, "is an original, but of another document's group")
-            if self._windowed:  # the same text is an original again when the window has passed
+            if self._repeats:
                 continue
             before, was_original = self._answers.get(own, (name, False))
             if before != name:
@@ -182,7 +195,7 @@ class Decisions:
         times = known.times[rows]
         own = [fact.time for fact, _ in found]
         own = [t if t is not None else other for t, other in zip(own, times, strict=True)]
-        inside = self._matcher.within_window(np.array(own, np.float64), times)
+        inside = self._matcher.within_window(np.array(own, np.float64), times, known.renewed[rows])
         for (fact, row), alike, close in zip(found, near, inside, strict=True):
             original = fact.decision.original_id
             equal = fact.digest == known.digest(row)
@@ -190,6 +203,11 @@ class Decisions:
                 self._report("I2", fact, f"is not near its original {original}")
             elif equal != (fact.decision.status is Status.EXACT_DUPLICATE):
                 self._report("I2", fact, f"is no {fact.decision.status} of {original}")
+
+    def _earliest(self, fact: _Fact) -> float:
+        """Return the earliest event time that the original of a decision may have."""
+        is_original = fact.decision.status is Status.ORIGINAL
+        return (fact.time or 0.0) - (0.0 if is_original else self._horizon.window or 0.0)
 
     def _report_missing(self, fact: _Fact) -> None:
         if fact.decision.status is Status.ORIGINAL:

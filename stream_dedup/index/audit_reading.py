@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +14,7 @@ from redis.exceptions import AskError
 from stream_dedup.errors import ConfigurationMismatch, ServiceError
 from stream_dedup.index.base import duplicate_id
 from stream_dedup.index.connection import Client, nodes_of
+from stream_dedup.index.expiry import NEVER
 from stream_dedup.index.keys import Layout
 from stream_dedup.index.records import RecordFormat
 from stream_dedup.settings import Settings
@@ -30,7 +30,17 @@ PENDING, VOID, UNKNOWN = -1, -2, -3
 #: Keys asked for in one pipeline, and members in one reply.
 _PAGE = 1000
 
-_LAYOUT = re.compile(r"1 partitions=(\d+) set_bits=(\d+) buckets=(\d+) ([\d,]+)")
+
+class Facts(NamedTuple):
+    """What an index says of itself.
+
+    Attributes:
+        watermark: largest event time.
+        forgotten: originals that were forgotten, at most.
+    """
+
+    watermark: float
+    forgotten: int
 
 
 class Reader:
@@ -52,6 +62,26 @@ class Reader:
             table, name = set_number(key)
             if once.first((table << self.layout.set_bits) + name):
                 yield key, members
+
+    def id_sets(self) -> Iterator[tuple[bytes, dict[bytes, float]]]:
+        """Yield the same of the document ids; one may come twice."""
+        return self._scan("i", self._set_page)
+
+    def facts(self) -> Facts:
+        """Read what the index says of itself."""
+        key = self.layout.index_key
+        watermark, forgotten = self.client.hmget(key, ["watermark", "forgotten"])
+        return Facts(float(watermark or NEVER), int(forgotten or 0))
+
+    def void(self, claims: Claims) -> npt.NDArray[np.bool_]:
+        """Say which claims are void if they have no record: those behind the fence."""
+        partitions, _ = self.layout.record_places(claims)
+        fences = np.zeros(self.layout.partitions, np.uint64)
+        for partition in np.unique(partitions).tolist():
+            value: Any = self.client.get(f"{self.layout.partition_key(partition)}f")
+            fences[partition] = int.from_bytes(value or b"", "big")
+        behind: npt.NDArray[np.bool_] = claims < fences[partitions]
+        return behind
 
     def values(self, claims: Claims) -> list[bytes]:
         """Read the values of some claims; empty where there is none."""
@@ -116,8 +146,8 @@ class Reader:
         """Return the layout that the index itself tells."""
         key = f"{namespace}:{{index}}"
         stands: list[Any] = self.client.hmget(key, ["configuration", "layout"])
-        match = _LAYOUT.fullmatch((stands[1] or b"").decode())
-        if not match:
+        layout = Layout.parse(namespace, (stands[1] or b"").decode())
+        if layout is None:
             msg = (
                 f"Redis has no index {namespace!r}. Check redis_url and redis_namespace, or start "
                 "a worker, which makes it."
@@ -129,9 +159,7 @@ class Reader:
                 f"{configuration}. Give the fingerprint settings that it was built with."
             )
             raise ConfigurationMismatch(msg)
-        partitions, set_bits, buckets = map(int, match.group(1, 2, 3))
-        bits = tuple(map(int, match[4].split(",")))
-        return Layout(namespace, partitions, bits, set_bits, buckets)
+        return layout
 
 
 class Known:
@@ -143,13 +171,14 @@ class Known:
         evidence: of each original, for verification.
         digests: of each original, 16 bytes.
         times: of each original.
+        renewed: the times to which they were renewed.
         ids: document id of each original.
         owners: claim id of each original.
     """
 
     def __init__(self, records: Iterable[tuple[bytes, bytes]], form: RecordFormat) -> None:
         claims, rows, owners = bytearray(), array("q"), bytearray()
-        sketches, digests, times = bytearray(), bytearray(), array("d")
+        sketches, digests, times, renewed = bytearray(), bytearray(), array("d"), array("d")
         payloads: list[bytes] = []
         self.ids: list[DocumentId] = []
         for claim, value in records:
@@ -166,6 +195,7 @@ class Known:
                 payloads.append(record.payload)
             digests += record.digest
             times.append(record.time)
+            renewed.append(record.renewed)
         # A hash is scanned, not read at once, so a record may have come twice.
         numbers = np.frombuffer(claims, ">u8").astype(np.uint64)
         self.claims, at = np.unique(numbers, return_index=True)
@@ -177,6 +207,7 @@ class Known:
         )
         self.digests = np.frombuffer(digests, "<u8").reshape(-1, 2)
         self.times = np.array(times, np.float64)
+        self.renewed = np.array(renewed, np.float64)
 
     def count(self, kind: int) -> int:
         """Return how many claims are pending, or void."""
@@ -221,5 +252,5 @@ class _Once:
 
 def set_number(key: bytes) -> tuple[int, int]:
     """Return the table and the leading bits that a sorted set's key spells."""
-    table, _, name = key.rpartition(b"}:t")[2].partition(b":")
-    return int(table, 16), int(name, 16)
+    table, _, name = key.rpartition(b"}:")[2].partition(b":")
+    return int(table[1:], 16), int(name, 16)

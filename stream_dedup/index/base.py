@@ -11,6 +11,11 @@ or to the one with the smallest rank; of several such, to the earliest registere
 While several workers race, one thing less holds: a duplicate that is near two originals, which are
 not near each other and are registered at that very moment, may belong to either, and to the other
 when it comes again. An original stays one, with its id, and a duplicate stays a duplicate.
+
+An original may go: it is *forgotten*, or a *sweep* removes it when its time is over. It never
+matches again, and the next document that would have been its duplicate is an original. With
+``renew`` an original's time goes on with its duplicates: a document is near it from a window before
+its event time to a window after the latest of them that an earlier batch brought.
 """
 
 from __future__ import annotations
@@ -23,6 +28,7 @@ import numpy.typing as npt
 import xxhash
 
 from stream_dedup.fingerprint.fingerprinter import Fingerprints
+from stream_dedup.index.expiry import Swept
 from stream_dedup.types import Choice, Document, DocumentId, Score
 from stream_dedup.verify.evidence import Evidence, Scores
 from stream_dedup.verify.verifier import Verifier
@@ -93,6 +99,22 @@ class Attachment(NamedTuple):
     exact: bool
 
 
+class Registered(NamedTuple):
+    """An original, as far as its id and text go.
+
+    Attributes:
+        document_id: its document id.
+        digest: digest of its normalised text, 16 bytes.
+        identity: the same for the same source and id (see ``IndexBatch``).
+        time: its event time, seconds; 0 where unknown.
+    """
+
+    document_id: DocumentId
+    digest: bytes
+    identity: int
+    time: float
+
+
 class LookUp(Protocol):
     """Finds originals and changes nothing."""
 
@@ -117,7 +139,13 @@ class LookUp(Protocol):
 
 
 class Index(LookUp, Protocol):
-    """Registers originals and finds them again."""
+    """Registers originals and finds them again.
+
+    Attributes:
+        late: documents so far that came later than ``lateness``: some originals may have gone.
+    """
+
+    late: int
 
     def claim(self, batch: IndexBatch) -> list[Attachment | None]:
         """Decide a batch in order: an attachment for a duplicate, None for an original.
@@ -144,6 +172,39 @@ class Index(LookUp, Protocol):
             ServiceError: the index is out of reach.
         """
 
+    def named(self, ids: Sequence[DocumentId]) -> list[list[Registered]]:
+        """Return the originals that have each of these ids, the earliest registered first.
+
+        Raises:
+            ServiceError: the index is out of reach, or does not keep ids.
+        """
+
+    def forget(
+        self, ids: Sequence[DocumentId], digests: Sequence[bytes] | None = None
+    ) -> list[int]:
+        """Remove the originals that have these ids; return how many had each.
+
+        An original is gone at once: it matches nothing any more, and nothing of its content stays.
+        The same id twice, or one that has no original, removes nothing more.
+
+        Args:
+            ids: document ids.
+            digests: for each id the digest of one text, 16 bytes; only originals of that go.
+
+        Raises:
+            ServiceError: the index is out of reach, or does not keep ids; some may have been
+                removed, and the call can be made again.
+        """
+
+    def sweep(self) -> Swept:
+        """Remove what is of no more use: originals whose time is over, and what was left behind.
+
+        It may run beside anything, and end at any moment.
+
+        Raises:
+            ServiceError: the index is out of reach.
+        """
+
 
 class Matcher:
     """Decides whether two documents are near: within the window, and by their evidence.
@@ -165,12 +226,23 @@ class Matcher:
         self.scores = verifier.scores
 
     def within_window(
-        self, left: npt.NDArray[np.float64], right: npt.NDArray[np.float64]
+        self,
+        left: npt.NDArray[np.float64],
+        right: npt.NDArray[np.float64],
+        renewed: npt.NDArray[np.float64] | None = None,
     ) -> npt.NDArray[np.bool_]:
-        """Say which pairs of event times are at most the window apart."""
+        """Say which pairs of event times are at most the window apart.
+
+        Args:
+            left: event times of documents.
+            right: event times of others, or of originals.
+            renewed: times to which these were renewed, at least their event times.
+        """
         if self._window is None:
             return np.ones(len(left), np.bool_)
-        return np.abs(left - right) <= self._window
+        apart = left - right
+        late = apart if renewed is None else left - renewed
+        return (-apart <= self._window) & (late <= self._window)
 
     def near(self, left: Evidence, right: Evidence) -> npt.NDArray[np.bool_]:
         """Say which pairs are near by their evidence."""
@@ -204,6 +276,11 @@ def index_batch(documents: Sequence[Document], prints: Fingerprints) -> IndexBat
         prints=prints,
         ranks=np.array([np.inf if d.rank is None else d.rank for d in documents], np.float64),
     )
+
+
+def id_hashes(ids: Sequence[DocumentId]) -> npt.NDArray[np.uint64]:
+    """Hash document ids, to find originals by them: (ids,) uint64; 1 and "1" are two ids."""
+    return np.array([xxhash.xxh3_64_intdigest(_encoded(one)) for one in ids], np.uint64)
 
 
 def _encoded(document_id: DocumentId) -> bytes:

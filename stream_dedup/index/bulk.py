@@ -21,7 +21,7 @@ import numpy.typing as npt
 import redis
 from redis.exceptions import NoPermissionError, ResponseError
 
-from stream_dedup.index.base import IndexBatch
+from stream_dedup.index.base import IndexBatch, id_hashes
 from stream_dedup.index.connection import Client, reporting_errors, target_of
 from stream_dedup.index.keys import Layout, Places
 from stream_dedup.index.records import RecordFormat
@@ -73,7 +73,14 @@ class Registrar:
         with reporting_errors():
             # Records first: an entry without a record looks like a claim that was given up.
             self._write_records(self._format.encode(batch), claims)
-            self._write_entries(self._layout.place(batch.prints.keys), claims)
+            self._write_entries(self._places(batch), claims)
+
+    def _places(self, batch: IndexBatch) -> Places:
+        """Return where the table keys are kept, and the ids beside them where ids are kept."""
+        places = self._layout.place(batch.prints.keys)
+        if not self._layout.ids:
+            return places
+        return places.beside(self._layout.place_ids(id_hashes(batch.ids)))
 
     def _write_records(self, records: Sequence[bytes], claims: Claims) -> None:
         partitions, buckets = self._layout.record_places(claims)

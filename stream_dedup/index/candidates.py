@@ -32,6 +32,7 @@ class Candidates(NamedTuple):
         digests: (pairs, 2) uint64 digests of the normalised texts.
         evidence: what verification compares.
         ranks: (pairs,) float64, see ``IndexBatch``.
+        renewed: (pairs,) float64, the times to which they were renewed, at least their event times.
     """
 
     rows: Rows
@@ -42,6 +43,7 @@ class Candidates(NamedTuple):
     digests: npt.NDArray[np.uint64]
     evidence: Evidence
     ranks: npt.NDArray[np.float64]
+    renewed: npt.NDArray[np.float64]
 
     def some(self, pairs: Rows) -> Candidates:
         """Return some of the pairs, in the order of ``pairs``."""
@@ -54,11 +56,12 @@ class Candidates(NamedTuple):
             self.digests[pairs],
             self.evidence.rows(pairs),
             self.ranks[pairs],
+            self.renewed[pairs],
         )
 
     def within_window(self, batch: IndexBatch, matcher: Matcher) -> Candidates:
         """Return the pairs whose event times are at most the window apart."""
-        inside = matcher.within_window(batch.times[self.rows], self.times)
+        inside = matcher.within_window(batch.times[self.rows], self.times, self.renewed)
         return self if inside.all() else self.some(np.flatnonzero(inside))
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from stream_dedup.index.base import Attachment, IndexBatch, Matcher
+from stream_dedup.index.base import Attachment, IndexBatch, Matcher, id_hashes
 from stream_dedup.index.claims import (
     Call,
     Fate,
@@ -27,6 +27,7 @@ from stream_dedup.index.claims import (
     Steps,
     Withdraw,
 )
+from stream_dedup.index.expiry import NEVER
 from stream_dedup.index.keys import Places
 from stream_dedup.index.records import Record, RecordFormat
 from stream_dedup.index.registrations import Registrations
@@ -109,10 +110,11 @@ class Driver:
         which, where = np.divmod(positions, tables)
         return Sightings(rows[which], where, members)
 
-    def commit(self, claims: Claims) -> npt.NDArray[np.bool_]:
+    def commit(self, rows: Rows, claims: Claims) -> npt.NDArray[np.bool_]:
         """Commit claims that saw nobody; say which are originals now, and not void."""
         round_ = self.store.round()
         standing = round_.settle(claims, np.full(len(claims), Fate.ORIGINAL, np.uint8))
+        self._note_ids(round_, rows, claims)
         round_.run()
         committed: npt.NDArray[np.bool_] = standing == Fate.ORIGINAL
         return committed
@@ -135,6 +137,27 @@ class Driver:
         told = met[which]
         pairs = zip(rows[which[told]].tolist(), members[told].tolist(), strict=True)
         return rows[found.fates == Fate.ORIGINAL], list(pairs)
+
+    def note_ids(self, originals: dict[int, int]) -> None:
+        """Enter originals, by row, under their ids: whoever registered them may have died before.
+
+        Most have an entry, which is then as before.
+        """
+        if originals:
+            round_ = self.store.round()
+            claims = np.array(list(originals.values()), np.uint64)
+            self._note_ids(round_, np.array(list(originals), np.int64), claims)
+            round_.run()
+
+    def renew(self, originals: dict[int, int]) -> dict[int, float]:
+        """Return the new time of each original that is renewed, given it for each row."""
+        renewed: dict[int, float] = {}
+        for row, claim in originals.items():
+            time = float(self.batch.times[row])
+            known = self._known.get(claim)
+            if time > max(renewed.get(claim, NEVER), known.renewed if known else NEVER):
+                renewed[claim] = time
+        return renewed
 
     def finish(self, documents: dict[int, Steps]) -> dict[int, Outcome]:
         """Walk each row's steps to their end, all rows side by side."""
@@ -208,6 +231,10 @@ class Driver:
         found = self._compare(np.array(rows, np.int64), records)[1]
         return dict(zip(rows, found.tolist(), strict=True))
 
+    def again(self, originals: dict[int, Record]) -> list[int]:
+        """Return the rows whose original, given by row, is their own document, come before."""
+        return [row for row, record in originals.items() if self._is_same(row, record)]
+
     def attachments(self, originals: dict[int, Record]) -> list[Attachment | None]:
         """Describe the original that each row belongs to; None for an original itself.
 
@@ -246,8 +273,10 @@ class Driver:
         probed = round_.probe(
             self.places(rows, tables), claims.astype(np.uint64), modes.astype(np.uint8)
         )
-        claims, fates = _columns(gathered.settles, 2)
+        rows, claims, fates = _columns(gathered.settles, 3)
         gathered.standing = round_.settle(claims.astype(np.uint64), fates.astype(np.uint8))
+        committing = fates == Fate.ORIGINAL
+        self._note_ids(round_, rows[committing], claims[committing].astype(np.uint64))
         rows, tables, claims = _columns(gathered.withdraws, 3)
         round_.withdraw(self.places(rows, tables), claims.astype(np.uint64))
         round_.forget(np.array(gathered.forgets, np.uint64))
@@ -270,10 +299,17 @@ class Driver:
     def _send_registers(
         self, round_: Round, rows: Rows, claims: Claims, known: Sequence[Sequence[int]]
     ) -> Registrations:
-        suffixes, scores, partitions = self._places
-        places = Places(suffixes[rows], scores[rows], partitions[rows])
         records = [self._records[row] for row in rows.tolist()]
-        return round_.register(places, claims, records, known)
+        ids = self._places_of_ids(rows) if self.store.layout.ids else None
+        return round_.register(self._places.rows(rows), claims, records, known, ids)
+
+    def _note_ids(self, round_: Round, rows: Rows, claims: Claims) -> None:
+        if self.store.layout.ids:
+            round_.note(self._places_of_ids(rows), claims)
+
+    def _places_of_ids(self, rows: Rows) -> Places:
+        ids = self.batch.ids
+        return self.store.layout.place_ids(id_hashes([ids[row] for row in rows.tolist()]))
 
     def _read_on(self, found: Found) -> None:
         """Read what the first page of each probe did not hold, and count what is cut."""
@@ -324,7 +360,10 @@ class Driver:
         ranks = np.array([record.rank for record in records], np.float64)
         mine, theirs = self.batch.prints.evidence.rows(rows), self._format.evidence(records)
         scores, near = self._matcher.compare(mine, theirs)
-        near &= self._matcher.within_window(self.batch.times[rows], times)
+        renewed = None
+        if self._format.renews:
+            renewed = np.array([record.renewed for record in records], np.float64)
+        near &= self._matcher.within_window(self.batch.times[rows], times, renewed)
         return near, self._matcher.preferences(scores, times, ranks)
 
     def _is_same(self, row: int, record: Record) -> bool:
@@ -342,7 +381,7 @@ class _Gathered:
         self.probes: list[tuple[int, int, int, int]] = []
         self.reads: list[tuple[int, int]] = []
         self.registers: list[tuple[int, int, Sequence[int]]] = []
-        self.settles: list[tuple[int, int]] = []
+        self.settles: list[tuple[int, int, int]] = []
         self.withdraws: list[tuple[int, int, int]] = []
         self.forgets: list[int] = []
         self.seen: Seen = []
@@ -369,7 +408,7 @@ class _Gathered:
                 return lambda: self._registration(at)
             case Settle(claim, fate):
                 at = len(self.settles)
-                self.settles.append((claim, fate))
+                self.settles.append((row, claim, fate))
                 return lambda: Fate(int(self.standing[at]))
             case Withdraw(claim, tables):
                 self.withdraws += [(row, table, claim) for table in tables]

@@ -7,11 +7,14 @@ the cost of the key. Which partition a set belongs to follows from its table and
 
     table 3, key 0x1a2b3c4d5e6f7 of 53 bits, d = 16    ->  sd:{P}:t03:0d15, score 0x13c4d5e6f7
     claim id 0x0123456789abcdef                        ->  member of 8 bytes, big-endian
+
+Document ids have a table of their own, ``i00``; its key is a hash of the id, of 53 bits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -24,6 +27,14 @@ _MEMBERS = 16
 #: Records in one hash.
 _RECORDS = 64
 _KEY = np.uint64(0x5851F42D4C957F2D)
+#: Bits of the key of a document id: as many as leave a score exact, whatever the layout.
+ID_BITS = 53
+#: Sorted sets that are named at a time.
+_SETS = 1 << 16
+#: Number of the table of document ids, after all others.
+_IDS = 256
+
+_DESCRIBED = re.compile(r"1 partitions=(\d+) set_bits=(\d+) buckets=(\d+) ([\d,]+)( ids)?")
 
 _DIGITS = np.array([b"%04d" % number for number in range(10_000)])
 _HEX = np.frombuffer(b"".join(b"%02x" % byte for byte in range(256)), "S2")
@@ -38,6 +49,7 @@ class Layout(NamedTuple):
         prefix_bits: bits of each table's key.
         set_bits: how many of these go into the name of the sorted set, d.
         buckets: record hashes in each partition.
+        ids: whether document ids are kept.
     """
 
     namespace: str
@@ -45,22 +57,39 @@ class Layout(NamedTuple):
     prefix_bits: tuple[int, ...]
     set_bits: int
     buckets: int
+    ids: bool = True
 
     @classmethod
     def design(
-        cls, namespace: str, partitions: int, prefix_bits: Sequence[int], originals: int
+        cls,
+        namespace: str,
+        partitions: int,
+        prefix_bits: Sequence[int],
+        originals: int,
+        *,
+        ids: bool = True,
     ) -> Layout:
         """Lay out an index for so many originals."""
         set_bits = max(1, round(np.log2(max(1, originals / _MEMBERS))))
         buckets = max(1, originals // (partitions * _RECORDS))
-        return cls(namespace, partitions, tuple(prefix_bits), min(set_bits, 32), buckets)
+        return cls(namespace, partitions, tuple(prefix_bits), min(set_bits, 32), buckets, ids)
 
     def describe(self) -> str:
         """Return the layout as it is kept in the index, to be compared."""
-        bits = ",".join(map(str, self.prefix_bits))
+        bits = ",".join(map(str, self.prefix_bits)) + (" ids" if self.ids else "")
         return (
             f"1 partitions={self.partitions} set_bits={self.set_bits} buckets={self.buckets} {bits}"
         )
+
+    @classmethod
+    def parse(cls, namespace: str, described: str) -> Layout | None:
+        """Return the layout that ``describe`` tells; None when this is no such text."""
+        match = _DESCRIBED.fullmatch(described)
+        if match is None:
+            return None
+        partitions, set_bits, buckets = map(int, match.group(1, 2, 3))
+        bits = tuple(map(int, match[4].split(",")))
+        return cls(namespace, partitions, bits, set_bits, buckets, bool(match[5]))
 
     @property
     def suffix_width(self) -> int:
@@ -82,17 +111,43 @@ class Layout(NamedTuple):
 
     def place(self, keys: npt.NDArray[np.uint64]) -> Places:
         """Return where table keys, (documents, tables), are kept."""
-        tables = np.arange(len(self.prefix_bits), dtype=np.uint64)
-        bits = np.array(self.prefix_bits, np.uint64)
+        return self._place(keys, np.arange(len(self.prefix_bits)), self.prefix_bits)
+
+    def place_ids(self, hashes: npt.NDArray[np.uint64]) -> Places:
+        """Return where document ids are kept, given 64-bit hashes of them: (ids,) each."""
+        keys = (hashes >> np.uint64(64 - ID_BITS))[:, None]
+        places = self._place(keys, np.array([_IDS]), (ID_BITS,))
+        return places.flat()
+
+    def sets(self) -> Iterator[tuple[npt.NDArray[np.bytes_], npt.NDArray[np.int64]]]:
+        """Yield suffix and partition of every sorted set that there may be, some at a time."""
+        tables = list(enumerate(self.prefix_bits))
+        for table, bits in [*tables, *([(_IDS, ID_BITS)] if self.ids else [])]:
+            count = 1 << min(bits, self.set_bits)
+            for start in range(0, count, _SETS):
+                names = np.arange(start, min(count, start + _SETS), dtype=np.uint64)[:, None]
+                numbers = np.array([table])
+                yield self._suffixes(names, numbers)[:, 0], self._partitions(names, numbers)[:, 0]
+
+    def _place(
+        self,
+        keys: npt.NDArray[np.uint64],
+        tables: npt.NDArray[np.int64],
+        prefix_bits: Sequence[int],
+    ) -> Places:
+        bits = np.array(prefix_bits, np.uint64)
         score_bits = bits - np.minimum(bits, np.uint64(self.set_bits))
         names = keys >> score_bits
         scores = keys & ((np.uint64(1) << score_bits) - np.uint64(1))
-        mixed = finalize((tables << np.uint64(32)) | names, _KEY)
         return Places(
-            self._suffixes(names),
-            _decimal(scores),
-            (mixed % np.uint64(self.partitions)).astype(np.int64),
+            self._suffixes(names, tables), _decimal(scores), self._partitions(names, tables)
         )
+
+    def _partitions(
+        self, names: npt.NDArray[np.uint64], tables: npt.NDArray[np.int64]
+    ) -> npt.NDArray[np.int64]:
+        mixed = finalize((tables.astype(np.uint64) << np.uint64(32)) | names, _KEY)
+        return (mixed % np.uint64(self.partitions)).astype(np.int64)
 
     def record_places(self, claims: npt.NDArray[np.uint64]) -> tuple[npt.NDArray[np.int64], ...]:
         """Return the partition and the bucket of each claim's record."""
@@ -101,14 +156,15 @@ class Layout(NamedTuple):
         buckets = (mixed >> np.uint64(24)) % np.uint64(self.buckets)
         return partitions.astype(np.int64), buckets.astype(np.int64)
 
-    def _suffixes(self, names: npt.NDArray[np.uint64]) -> npt.NDArray[np.bytes_]:
-        """Spell ``tTT:HHHH`` for each (document, table)."""
+    def _suffixes(
+        self, names: npt.NDArray[np.uint64], tables: npt.NDArray[np.int64]
+    ) -> npt.NDArray[np.bytes_]:
+        """Spell ``tTT:HHHH`` for each (document, table), ``i00:HHHH`` for document ids."""
         width = self.suffix_width
         spelled = np.empty((*names.shape, width), np.uint8)
-        spelled[:, :, 0] = ord("t")
+        spelled[:, :, 0] = np.where(tables == _IDS, ord("i"), ord("t"))
         spelled[:, :, 3] = ord(":")
-        tables = np.arange(names.shape[1], dtype=np.uint8)
-        spelled[:, :, 1:3] = _HEX[tables].view(np.uint8).reshape(-1, 2)
+        spelled[:, :, 1:3] = _HEX[tables % _IDS].view(np.uint8).reshape(-1, 2)
         octets = names.astype(">u8").view(np.uint8).reshape(*names.shape, 8)
         tail = np.ascontiguousarray(octets[:, :, 8 - self._digits // 2 :])
         spelled[:, :, 4:] = _HEX[tail].view(np.uint8).reshape(*names.shape, self._digits)
@@ -138,6 +194,22 @@ class Places(NamedTuple):
     scores: npt.NDArray[np.bytes_]
     partitions: npt.NDArray[np.int64]
 
+    def flat(self) -> Places:
+        """Return all as one column, those of a document together."""
+        suffixes, scores, partitions = self
+        return Places(suffixes.reshape(-1), scores.reshape(-1), partitions.reshape(-1))
+
+    def beside(self, column: Places) -> Places:
+        """Return these with one more column, of one place for each document."""
+        suffixes, scores, partitions = (
+            np.hstack([mine, more[:, None]]) for mine, more in zip(self, column, strict=True)
+        )
+        return Places(suffixes, scores, partitions)
+
+    def rows(self, rows: npt.NDArray[np.int64]) -> Places:
+        """Return those of some documents."""
+        return Places(self.suffixes[rows], self.scores[rows], self.partitions[rows])
+
 
 class ClaimIds:
     """Mints claim ids: 64 bits, growing with time, never the same twice.
@@ -150,15 +222,29 @@ class ClaimIds:
     _SEQUENCE_BITS = 10
     _WORKER_BITS = 13
 
-    def __init__(self, worker: int) -> None:
+    def __init__(self, worker: int, ahead: float = 0.0) -> None:
+        """Mint for one worker.
+
+        Args:
+            worker: its number.
+            ahead: seconds by which the server's clock is ahead of this one. All ids go by the
+                server's, so that a sweep can tell old ones, however wrong a worker's clock is.
+        """
         self._worker = (worker % (1 << self._WORKER_BITS)) << self._SEQUENCE_BITS
+        self._ahead = ahead
         self._tick = 0
+
+    @classmethod
+    def first_at(cls, time: float) -> int:
+        """Return the smallest id that is minted at this time of the server, Unix time."""
+        ticks = max(0, int(time * 1000) - cls._EPOCH_MS)
+        return ticks << (cls._SEQUENCE_BITS + cls._WORKER_BITS)
 
     def mint(self, now: float, count: int = 1) -> npt.NDArray[np.uint64]:
         """Return ``count`` ids, greater than all before; ``now`` in seconds since the epoch."""
         # A tick is a millisecond and a place in its sequence. When more are needed than a
         # millisecond holds, or the clock steps back, ticks run ahead of the clock.
-        now_tick = (int(now * 1000) - self._EPOCH_MS) << self._SEQUENCE_BITS
+        now_tick = (int((now + self._ahead) * 1000) - self._EPOCH_MS) << self._SEQUENCE_BITS
         first = max(self._tick + 1, now_tick)
         self._tick = first + count - 1
         return self.spell(np.arange(first, first + count, dtype=np.uint64))

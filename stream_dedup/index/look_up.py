@@ -115,6 +115,7 @@ class RedisLookUp:
             np.frombuffer(digests, "<u8").reshape(-1, 2),
             self._records.evidence(records),
             np.array([record.rank for record in records], np.float64),
+            np.array([record.renewed for record in records], np.float64),
         )
 
 

@@ -11,11 +11,10 @@ import numpy.typing as npt
 from stream_dedup.index.base import Attachment, IndexBatch, Matcher
 from stream_dedup.index.candidates import Candidates, attach
 from stream_dedup.index.choice import originals_within, preferred_within
-from stream_dedup.index.originals import Originals
 from stream_dedup.index.pairs import Rows, entry_keys, exact_leaders, near_pairs, unique_pairs
+from stream_dedup.index.registry import Registry, Renewal
 from stream_dedup.index.state import StateFile
-from stream_dedup.index.table import PrefixTable
-from stream_dedup.types import Choice
+from stream_dedup.settings import Settings
 from stream_dedup.verify.evidence import Scores
 from stream_dedup.verify.verifier import Verifier
 
@@ -40,42 +39,62 @@ class _Chosen(NamedTuple):
     preferences: npt.NDArray[np.float64]
 
 
-class MemoryIndex:
+class _Claimed(NamedTuple):
+    """What came of some documents.
+
+    Attributes:
+        attachments: for each document that of a duplicate, None for an original.
+        registered: the originals.
+        renewal: the originals that got a duplicate, and its event time.
+    """
+
+    attachments: list[Attachment | None]
+    registered: IndexBatch
+    renewal: Renewal
+
+
+class MemoryIndex(Registry):
     """An index in the memory of one process: about 650 bytes an original with the defaults."""
 
     def __init__(
         self,
         verifier: Verifier,
-        window: float | None = None,
+        settings: Settings | None = None,
         state: StateFile | None = None,
-        choice: Choice = Choice.FIRST,
+        *,
+        resumes: bool = False,
     ) -> None:
-        """Start empty, or with what ``state`` holds; new originals are then written to it."""
-        self._matcher = Matcher(verifier, window, choice)
-        self._windowed = window is not None
-        self._tables = PrefixTable()
-        self._exact = PrefixTable()
-        self.originals = Originals(verifier.sketch_bytes, keeps_ranks=choice is Choice.PREFERRED)
-        self._state = state
-        if state is not None:
-            for columns in state.load():
-                self._register(columns)
+        """Start empty, or with what ``state`` holds; new originals are then written to it.
 
-    def __len__(self) -> int:
-        """Return the number of originals."""
-        return len(self.originals)
+        Args:
+            verifier: compares two documents.
+            settings: what is near, what expires; the defaults if left out.
+            state: kept between runs.
+            resumes: whether what begins like a run that was killed is that run, made again; then
+                it begins with the state that the first one found.
+        """
+        settings = settings or Settings()
+        self._matcher = Matcher(verifier, settings.window, settings.choice)
+        super().__init__(verifier.sketch_bytes, settings, state, resumes=resumes)
 
     def claim(self, batch: IndexBatch) -> list[Attachment | None]:
         """Decide a batch in order (see ``Index.claim``)."""
+        if not len(batch):
+            return []
+        if not self._begun:
+            self._begin(f"{batch.identities[0]:016x}{batch.prints.digests[0].hex()}")
+        self._pass(batch)
         decided: list[Attachment | None] = []
         registered: list[IndexBatch] = []
+        renewals: list[Renewal] = []
         for start in range(0, len(batch), STEP):
-            attachments, originals = self._claim_step(batch.rows(range(start, start + STEP)))
-            decided += attachments
-            if len(originals):
-                registered.append(originals)
-        if self._state is not None and registered:
-            self._state.append(registered)
+            claimed = self._claim_step(batch.rows(range(start, start + STEP)))
+            decided += claimed.attachments
+            if len(claimed.registered):
+                registered.append(claimed.registered)
+            if self._renews:
+                renewals.append(claimed.renewal)
+        self._keep(registered, renewals)
         return decided
 
     def look_up(self, batch: IndexBatch) -> list[Attachment | None]:
@@ -98,23 +117,24 @@ class MemoryIndex:
 
     def register(self, batch: IndexBatch) -> None:
         """Register documents that are known to be originals (see ``Index.register``)."""
+        if not len(batch):
+            return
+        if not self._begun:
+            self._begin(None)
+        self._pass(batch)
         self._register(batch)
-        if self._state is not None and len(batch):
-            self._state.append([batch])
+        self._keep([batch], [])
 
     def read_originals(self) -> Iterator[IndexBatch]:
         """Yield all originals, in order of registration, some at a time."""
-        if not len(self):
-            return
-        keys = self._tables.keys.reshape(len(self), -1)
-        for start in range(0, len(self), _READ):
-            end = start + _READ
-            yield self.originals.rows(start, end, entry_keys(keys[start:end]))
-
-    def close(self) -> None:
-        """Close the state file."""
-        if self._state is not None:
-            self._state.close()
+        rows = len(self.originals)
+        keys = self._tables.keys.reshape(rows, -1) if rows else self._tables.keys
+        for start in range(0, rows, _READ):
+            end = min(start + _READ, rows)
+            batch = self.originals.rows(start, end, entry_keys(keys[start:end]))
+            alive = np.flatnonzero(self.originals.alive[start:end])
+            if len(alive):
+                yield batch.rows(alive)
 
     def _find_sharing(self, batch: IndexBatch, rows: Rows) -> tuple[Rows, Rows]:
         """Return the pairs (row, original) that share a table key and lie within the window."""
@@ -122,8 +142,8 @@ class MemoryIndex:
         positions, found = self._tables.find(keys.reshape(-1))
         return self._within_window(batch, *unique_pairs(rows[positions // keys.shape[1]], found))
 
-    def _claim_step(self, batch: IndexBatch) -> tuple[list[Attachment | None], IndexBatch]:
-        """Decide up to STEP documents; return what was decided and the originals registered."""
+    def _claim_step(self, batch: IndexBatch) -> _Claimed:
+        """Decide up to STEP documents, and register the originals among them."""
         rows, found = self._find_exact(batch)
         # A text equal to an original's has no other near original, since originals are not near
         # each other. With a window it may have one, outside the window of the equal one.
@@ -152,9 +172,7 @@ class MemoryIndex:
         preferences[rows[order]] = found_preferences[order]
         return _Chosen(numbers, preferences)
 
-    def _settle(
-        self, batch: IndexBatch, chosen: _Chosen
-    ) -> tuple[list[Attachment | None], IndexBatch]:
+    def _settle(self, batch: IndexBatch, chosen: _Chosen) -> _Claimed:
         """Match the documents of the batch, register the originals, say who goes to whom."""
         is_free = (chosen.numbers == _NONE) & ~batch.prints.empty
         # Who belongs to the first of its near originals does not belong to one of this batch.
@@ -163,7 +181,7 @@ class MemoryIndex:
         pairs = near_pairs(batch, rows[leaders == rows], self._matcher)
         is_free[rows[leaders != rows]] = False
         is_original = originals_within(is_free, pairs)
-        numbers = np.cumsum(is_original) - 1 + len(self)
+        numbers = np.cumsum(is_original) - 1 + len(self.originals)
         attached = np.where(chosen.numbers == _NONE, -1, chosen.numbers)
         leader_of = dict(zip(rows.tolist(), leaders.tolist(), strict=True))
         within = preferred_within(batch, leader_of, is_original, pairs, self._matcher)
@@ -172,7 +190,10 @@ class MemoryIndex:
                 attached[row] = numbers[preferred.row]
         registered = batch.rows(np.flatnonzero(is_original))
         self._register(registered)
-        return self._attachments(batch, np.where(is_original, -1, attached)), registered
+        attached[is_original] = -1
+        duplicates = np.flatnonzero(attached >= 0)
+        renewal = Renewal(attached[duplicates], batch.times[duplicates])
+        return _Claimed(self._attachments(batch, attached), registered, renewal)
 
     def _find_exact(self, batch: IndexBatch) -> tuple[Rows, Rows]:
         """Return the pairs (row, original) with equal texts within the window."""
@@ -184,14 +205,10 @@ class MemoryIndex:
     def _within_window(self, batch: IndexBatch, rows: Rows, found: Rows) -> tuple[Rows, Rows]:
         if not self._windowed:
             return rows, found
-        inside = self._matcher.within_window(batch.times[rows], self.originals.times[found])
+        renewed = self.originals.renewed[found]
+        times = self.originals.times[found]
+        inside = self._matcher.within_window(batch.times[rows], times, renewed)
         return rows[inside], found[inside]
-
-    def _register(self, batch: IndexBatch) -> None:
-        numbers = self.originals.append(batch)
-        keys = entry_keys(batch.prints.keys)
-        self._tables.add(keys.reshape(-1), np.repeat(numbers, keys.shape[1]))
-        self._exact.add(batch.digest_words()[:, 0], numbers)
 
     def _attachments(self, batch: IndexBatch, attached: Rows) -> list[Attachment | None]:
         attachments: list[Attachment | None] = [None] * len(batch)

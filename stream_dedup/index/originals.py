@@ -8,16 +8,23 @@ import numpy as np
 import numpy.typing as npt
 
 from stream_dedup.fingerprint.fingerprinter import Fingerprints
-from stream_dedup.index.base import Attachment, IndexBatch
+from stream_dedup.index.base import Attachment, IndexBatch, Registered
 from stream_dedup.index.candidates import Candidates
 from stream_dedup.types import DocumentId, Score
 from stream_dedup.verify.evidence import Evidence
 
+_MIN_ROWS = 1024
+
 
 class Originals:
-    """One row for each original, numbered from 0 in order of registration."""
+    """One row for each original, numbered from 0 in order of registration.
 
-    def __init__(self, sketch_bytes: int, *, keeps_ranks: bool = False) -> None:
+    A forgotten one keeps its row until ``keep`` is called, so that the others keep their numbers.
+    """
+
+    def __init__(
+        self, sketch_bytes: int, *, keeps_ranks: bool = False, renews: bool = False
+    ) -> None:
         self.ids: list[DocumentId] = []
         self._identities = _Column(np.uint64)
         self._times = _Column(np.float64)
@@ -25,10 +32,17 @@ class Originals:
         self._sketches = _Column(np.uint8, sketch_bytes)
         self._payloads: list[bytes] = []
         self._ranks = _Column(np.float64) if keeps_ranks else None
+        self._renewed = _Column(np.float64) if renews else None
+        self._alive = _Column(np.bool_)
 
     def __len__(self) -> int:
-        """Return the number of originals."""
+        """Return the number of rows."""
         return len(self.ids)
+
+    @property
+    def alive(self) -> npt.NDArray[np.bool_]:
+        """(originals,) bool, which are not forgotten."""
+        return self._alive.values
 
     @property
     def identities(self) -> npt.NDArray[np.uint64]:
@@ -39,6 +53,11 @@ class Originals:
     def times(self) -> npt.NDArray[np.float64]:
         """(originals,) float64 event times, seconds since the epoch."""
         return self._times.values
+
+    @property
+    def renewed(self) -> npt.NDArray[np.float64]:
+        """(originals,) float64 times to which they were renewed; without that, the event times."""
+        return self.times if self._renewed is None else self._renewed.values
 
     @property
     def digests(self) -> npt.NDArray[np.uint64]:
@@ -68,6 +87,9 @@ class Originals:
         self._payloads += batch.prints.payloads
         if self._ranks is not None:
             self._ranks.append(batch.ranks)
+        if self._renewed is not None:
+            self._renewed.append(batch.times)
+        self._alive.append(np.ones(len(batch), np.bool_))
         return np.arange(first, len(self.ids))
 
     def candidates(
@@ -86,6 +108,34 @@ class Originals:
             self.digests[numbers],
             self.evidence.rows(numbers),
             self.ranks(numbers),
+            self.renewed[numbers],
+        )
+
+    def renew(self, numbers: npt.NDArray[np.int64], times: npt.NDArray[np.float64]) -> None:
+        """Let the time of some originals go on to these times; it never goes back."""
+        np.maximum.at(self.renewed, numbers, times)
+
+    def forget(self, numbers: npt.NDArray[np.int64]) -> None:
+        """Say that some originals are none any more."""
+        self.alive[numbers] = False
+
+    def keep(self, kept: npt.NDArray[np.bool_]) -> None:
+        """Drop all rows but some, which are numbered anew in order, and give their room back."""
+        numbers = np.flatnonzero(kept).tolist()
+        self.ids = [self.ids[number] for number in numbers]
+        if self._payloads:
+            self._payloads = [self._payloads[number] for number in numbers]
+        for column in vars(self).values():
+            if isinstance(column, _Column):
+                column.keep(kept)
+
+    def registered(self, number: int) -> Registered:
+        """Describe one original by its id and text."""
+        return Registered(
+            self.ids[number],
+            self.digests[number].tobytes(),
+            int(self.identities[number]),
+            float(self.times[number]),
         )
 
     def rows(self, start: int, end: int, keys: npt.NDArray[np.uint64]) -> IndexBatch:
@@ -111,7 +161,7 @@ class _Column:
     """A numpy array that grows by doubling."""
 
     def __init__(self, dtype: Any, *shape: int) -> None:
-        self._array = np.empty((1024, *shape), dtype)
+        self._array = np.empty((_MIN_ROWS, *shape), dtype)
         self._used = 0
 
     @property
@@ -121,10 +171,17 @@ class _Column:
     def append(self, rows: npt.NDArray[Any]) -> None:
         end = self._used + len(rows)
         if end > len(self._array):
-            grown = np.empty(
-                (1 << (end - 1).bit_length(), *self._array.shape[1:]), self._array.dtype
-            )
-            grown[: self._used] = self.values
-            self._array = grown
+            self._allocate(self.values, end)
         self._array[self._used : end] = rows
         self._used = end
+
+    def keep(self, kept: npt.NDArray[np.bool_]) -> None:
+        rows = self.values[kept]
+        self._used = len(rows)
+        self._allocate(rows, max(_MIN_ROWS, len(rows)))
+
+    def _allocate(self, rows: npt.NDArray[Any], needed: int) -> None:
+        size = 1 << (needed - 1).bit_length()
+        array = np.empty((size, *self._array.shape[1:]), self._array.dtype)
+        array[: len(rows)] = rows
+        self._array = array

@@ -6,7 +6,7 @@ A document that comes again with the same source, id and text is one document, a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -14,12 +14,12 @@ import numpy.typing as npt
 
 from stream_dedup.index.audit_reading import Reader
 from stream_dedup.index.base import Attachment, Index, IndexBatch
-from stream_dedup.index.bulk import Registrar
 from stream_dedup.index.keys import ClaimIds
 from stream_dedup.index.progress import Position, Progress
 from stream_dedup.index.redis import RedisIndex
 from stream_dedup.index.table import PrefixTable
 from stream_dedup.settings import Settings
+from stream_dedup.types import DocumentId
 
 #: Worker numbers of past claims, from the end so that no live worker shares one; see ``ClaimIds``.
 LANES = 8192
@@ -80,6 +80,15 @@ class Rebuilding:
         self._seen.add(names[~batch.prints.empty[rows]])
         return attachments
 
+    def forget(self, ids: Sequence[DocumentId]) -> int:
+        """Remove the originals that have these ids, which may come again; return how many."""
+        gone = [one for named in self.index.named(ids) for one in named]
+        if gone:
+            identities = np.array([one.identity for one in gone], np.uint64)
+            digests = np.frombuffer(b"".join(one.digest for one in gone), "<u8").reshape(-1, 2)
+            self._seen.remove(document_keys(identities, digests))
+        return sum(self.index.forget(ids))
+
     def save(self, offsets: Mapping[int, int]) -> None:
         """Keep how far the partitions of the source have been taken in."""
 
@@ -105,11 +114,11 @@ class RedisRebuilding(Rebuilding):
 
     def __init__(self, index: RedisIndex, settings: Settings, configuration: str) -> None:
         super().__init__(index)
+        self._registers = index
         self._settings = settings
         self._configuration = configuration
         self._store = index.store
         self._progress = Progress(index.store)
-        self._registrar = Registrar(index.store.client, index.store.layout, index.records)
         self._clock = _Clock(index.ids)
         index.ids = self._clock
 
@@ -140,7 +149,7 @@ class RedisRebuilding(Rebuilding):
         return claims
 
     def _write(self, batch: IndexBatch, claims: Claims) -> None:
-        self._registrar.register(batch, claims)
+        self._registers.register_as(batch, claims)
 
     def _claim(self, batch: IndexBatch, past: Past) -> list[Attachment | None]:
         self._clock.now = past.moments[0] / 1000
@@ -182,20 +191,29 @@ class Seen:
         self._names = names[order]
         self._claims = np.frombuffer(claims, ">u8").astype(np.uint64)[order]
         self._table = PrefixTable()
+        self._removed: set[int] = set()
 
     def fresh(self, names: Keys, claims: Claims) -> npt.NDArray[np.bool_]:
         """Say which documents, in order, have no other claim than this."""
-        fresh = np.zeros(len(names), np.bool_)
-        fresh[np.unique(names, return_index=True)[1]] = True
-        fresh[self._table.find(names)[0]] = False
+        first = np.zeros(len(names), np.bool_)
+        first[np.unique(names, return_index=True)[1]] = True
+        known = np.zeros(len(names), np.bool_)
+        known[self._table.find(names)[0]] = True
         if len(self._names):
             at = np.minimum(np.searchsorted(self._names, names), len(self._names) - 1)
-            fresh &= (self._names[at] != names) | (self._claims[at] == claims)
-        return fresh
+            known |= (self._names[at] == names) & (self._claims[at] != claims)
+        if self._removed:
+            known &= ~np.isin(names, np.array(sorted(self._removed), np.uint64))
+        return first & ~known
 
     def add(self, names: Keys) -> None:
         """Remember documents."""
+        self._removed.difference_update(names.tolist())
         self._table.add(names, np.zeros(len(names), np.int64))
+
+    def remove(self, names: Keys) -> None:
+        """Say that documents are there no longer."""
+        self._removed.update(names.tolist())
 
 
 def document_keys(identities: Keys, digests: Keys) -> Keys:

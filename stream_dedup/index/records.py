@@ -3,13 +3,15 @@
     identity u64   same source and document id
     time     f64   event time, seconds since the epoch
     digest   16    xxh3-128 of the normalised text
+    renewed  f64   event time of the latest duplicate; only where duplicates renew originals
     sketch   n     what verification compares; n is fixed by the configuration, 0 with payloads
     rank     f64   rank of the publisher; only where the choice goes by it
     length   u32   of the payload; only in a configuration with payloads
     payload  ...   what verification compares
     id       rest  document id, MessagePack
 
-All little-endian. In Redis one byte, the fate, stands before it (lua/claims.lua).
+All little-endian. In Redis one byte, the fate, stands before it. The Functions (lua/claims.lua)
+read time and renewed where they stand.
 """
 
 from __future__ import annotations
@@ -23,17 +25,19 @@ import numpy as np
 
 from stream_dedup.fingerprint.fingerprinter import Fingerprinter
 from stream_dedup.index.base import IndexBatch
+from stream_dedup.index.expiry import NEVER
 from stream_dedup.types import Choice, DocumentId
 from stream_dedup.verify.evidence import Evidence
 
 _HEAD = struct.Struct("<Qd16s")
+_RENEWED = struct.Struct("<d")
 _RANK = struct.Struct("<d")
 _LENGTH = struct.Struct("<I")
 _ids = msgspec.msgpack.Decoder(str | int)
 
 
 class Record(NamedTuple):
-    """A claim's record, decoded."""
+    """A claim's record, decoded; ``renewed`` is its time where it was not renewed."""
 
     identity: int
     time: float
@@ -42,6 +46,7 @@ class Record(NamedTuple):
     document_id: DocumentId
     rank: float = float("inf")
     payload: bytes = b""
+    renewed: float = NEVER
 
 
 class RecordFormat(NamedTuple):
@@ -50,16 +55,24 @@ class RecordFormat(NamedTuple):
     Attributes:
         sketch_bytes: width of a sketch; 0 where payloads are the evidence.
         keeps_ranks: whether they hold ranks.
+        renews: whether they hold times of renewal.
     """
 
     sketch_bytes: int
     keeps_ranks: bool = False
+    renews: bool = False
 
     @classmethod
     def of(cls, fingerprinter: Fingerprinter) -> RecordFormat:
         """Return the format of a configuration."""
-        by_rank = fingerprinter.settings.choice is Choice.PREFERRED
-        return cls(fingerprinter.verifier.sketch_bytes, by_rank)
+        settings = fingerprinter.settings
+        by_rank = settings.choice is Choice.PREFERRED
+        return cls(fingerprinter.verifier.sketch_bytes, by_rank, settings.renew)
+
+    @property
+    def time_at(self) -> int:
+        """Where in a record stands the time that its expiry goes by."""
+        return _HEAD.size if self.renews else 8
 
     def encode(self, batch: IndexBatch) -> list[bytes]:
         """Encode the record of each document."""
@@ -82,11 +95,12 @@ class RecordFormat(NamedTuple):
         Raises:
             ValueError: these bytes are no such record.
         """
-        start = _HEAD.size
+        start = _HEAD.size + self.renews * _RENEWED.size
         end = start + self.sketch_bytes
         rank, payload, at = float("inf"), b"", end
         try:
             identity, time, digest = _HEAD.unpack_from(data)
+            renewed = _RENEWED.unpack_from(data, _HEAD.size)[0] if self.renews else time
             if self.keeps_ranks:
                 (rank,) = _RANK.unpack_from(data, at)
                 at += _RANK.size
@@ -99,7 +113,8 @@ class RecordFormat(NamedTuple):
         if len(data) <= at:
             raise self._too_short(data)
         document_id = _ids.decode(data[at:])
-        return Record(identity, time, digest, data[start:end], document_id, rank, payload)
+        sketch = data[start:end]
+        return Record(identity, time, digest, sketch, document_id, rank, payload, renewed)
 
     def evidence(self, records: Sequence[Record]) -> Evidence:
         """Return the evidence in some records."""
@@ -113,6 +128,9 @@ class RecordFormat(NamedTuple):
         """Return what stands between the digest and the document id of each record."""
         width, sketches = self.sketch_bytes, batch.prints.sketches.tobytes()
         middles = [sketches[row * width : (row + 1) * width] for row in range(len(batch))]
+        if self.renews:
+            times = batch.times.tolist()
+            middles = [_RENEWED.pack(time) + one for time, one in zip(times, middles, strict=True)]
         if self.keeps_ranks:
             ranks = batch.ranks.tolist()
             middles = [one + _RANK.pack(rank) for one, rank in zip(middles, ranks, strict=True)]

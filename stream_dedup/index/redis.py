@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import NamedTuple, Self
 
 import numpy as np
 
+from stream_dedup.errors import ServiceError
 from stream_dedup.fingerprint.fingerprinter import Fingerprinter
 from stream_dedup.index.audit_reading import Reader
-from stream_dedup.index.base import Attachment, IndexBatch, Matcher
+from stream_dedup.index.base import Attachment, IndexBatch, Matcher, Registered
 from stream_dedup.index.bulk import Registrar
 from stream_dedup.index.candidates import Candidates
 from stream_dedup.index.choice import preferred_within
@@ -26,13 +28,18 @@ from stream_dedup.index.claims import (
 from stream_dedup.index.connection import connect
 from stream_dedup.index.description import describe
 from stream_dedup.index.driver import Claims, Driver, Rows, Sightings
+from stream_dedup.index.expiry import Horizon, Swept
+from stream_dedup.index.forgetting import Forgetting
 from stream_dedup.index.keys import ClaimIds, Layout
 from stream_dedup.index.look_up import RedisLookUp
 from stream_dedup.index.pairs import exact_leaders, near_pairs, shares_earlier
 from stream_dedup.index.reassembly import reassemble
 from stream_dedup.index.records import Record, RecordFormat
 from stream_dedup.index.store import RedisStore
+from stream_dedup.index.sweep import Pause, Sweeper, at_full_speed
+from stream_dedup.index.watermark import Watermark
 from stream_dedup.settings import Settings
+from stream_dedup.types import DocumentId
 
 log = logging.getLogger(__name__)
 
@@ -51,11 +58,15 @@ class ClaimCounts(NamedTuple):
         voided: claims of others that were voided.
         retried: attempts beyond the first.
         capped: probes that had more candidates than they return.
+        late: documents that are later than ``lateness``.
+        ahead: documents that are further ahead of the clock than ``max_future``.
     """
 
     voided: int = 0
     retried: int = 0
     capped: int = 0
+    late: int = 0
+    ahead: int = 0
 
 
 class RedisIndex:
@@ -63,6 +74,7 @@ class RedisIndex:
 
     Attributes:
         counts: what the claims of the latest batch went through.
+        late: documents so far that came later than ``lateness``.
     """
 
     def __init__(self, store: RedisStore, settings: Settings, fingerprinter: Fingerprinter) -> None:
@@ -74,12 +86,16 @@ class RedisIndex:
         self.grace = settings.claim_grace
         self._look_up = RedisLookUp(store, self.matcher, self.records)
         described = describe(fingerprinter.described, settings)
-        self.ids = ClaimIds(store.enter(fingerprinter.configuration, described))
+        worker, now = store.enter(fingerprinter.configuration, described)
+        self.ids = ClaimIds(worker, ahead=now - time.time())
         self.counts = ClaimCounts()
+        self.late = 0
+        self._watermark = Watermark(store, Horizon.of(settings))
+        self._fingerprinter = fingerprinter
         self._settings = settings
-        self._configuration = fingerprinter.configuration
         self._expected = settings.expected_originals
         self._outgrown = False
+        self._registrar: Registrar | None = None
 
     @classmethod
     def connect(cls, settings: Settings) -> Self:
@@ -95,6 +111,7 @@ class RedisIndex:
             settings.partitions,
             fingerprinter.method.prefix_bits,
             settings.expected_originals,
+            ids=settings.index_ids,
         )
         store = RedisStore(connect(settings), layout, settings)
         return cls(store, settings, fingerprinter)
@@ -103,10 +120,16 @@ class RedisIndex:
         """Decide a batch in order (see ``Index.claim``)."""
         self.counts = ClaimCounts()
         decided: list[Attachment | None] = []
+        renewed: dict[int, float] = {}
         for start in range(0, len(batch), STEP):
             claiming = _Claiming(self, batch.rows(range(start, start + STEP)))
             decided += claiming.run()
+            renewed |= claiming.renewed()
             self.counts = claiming.counted(self.counts)
+        self._renew(renewed)
+        late, ahead = self._watermark.see(batch.times)
+        self.counts = self.counts._replace(late=late, ahead=ahead)
+        self.late += late
         self._warn_when_outgrown()
         return decided
 
@@ -120,8 +143,14 @@ class RedisIndex:
 
     def register(self, batch: IndexBatch) -> None:
         """Register documents that are known to be originals (see ``Index.register``)."""
-        claims = self.ids.mint(time.time(), len(batch))
-        Registrar(self.store.client, self.store.layout, self.records).register(batch, claims)
+        self.register_as(batch, self.ids.mint(time.time(), len(batch)))
+
+    def register_as(self, batch: IndexBatch, claims: Claims) -> None:
+        """Register originals under claim ids of the caller's (see ``Registrar.register``)."""
+        self._watermark.see(batch.times)
+        if self._registrar is None:
+            self._registrar = Registrar(self.store.client, self.store.layout, self.records)
+        self._registrar.register(batch, claims)
 
     def read_originals(self) -> Iterator[IndexBatch]:
         """Yield all originals, in order of registration (see ``reassembly``)."""
@@ -129,7 +158,27 @@ class RedisIndex:
 
     def reader(self) -> Reader:
         """Return what reads all records and entries of the index."""
-        return Reader(self.store.client, self._settings, self._configuration)
+        return Reader(self.store.client, self._settings, self._fingerprinter.configuration)
+
+    def named(self, ids: Sequence[DocumentId]) -> list[list[Registered]]:
+        """Return the originals that have each of these ids (see ``Index.named``)."""
+        return self._forgetting().named(ids)
+
+    def forget(
+        self, ids: Sequence[DocumentId], digests: Sequence[bytes] | None = None
+    ) -> list[int]:
+        """Remove the originals that have these ids (see ``Index.forget``)."""
+        return self._forgetting().forget(ids, digests)
+
+    def sweep(self, pause: Pause = at_full_speed) -> Swept:
+        """Remove what is of no more use (see ``Index.sweep``).
+
+        Args:
+            pause: called after each round of calls with the seconds that it took; what it raises
+                ends the sweep.
+        """
+        self._watermark.flush()
+        return Sweeper(self.store, self._settings, self.records, pause).sweep()
 
     @property
     def originals(self) -> int:
@@ -137,8 +186,20 @@ class RedisIndex:
         return sum(self.store.originals.values())
 
     def close(self) -> None:
-        """Close the connections."""
+        """Tell the index how far time has come, and close the connections."""
+        with suppress(ServiceError):
+            self._watermark.flush()
         self.store.close()
+
+    def _forgetting(self) -> Forgetting:
+        return Forgetting(self.store, self.records, self._fingerprinter)
+
+    def _renew(self, renewed: dict[int, float]) -> None:
+        """Move the times of originals forward that were renewed by duplicates."""
+        if renewed:
+            round_ = self.store.round()
+            round_.renew(np.array(list(renewed), np.uint64), np.array(list(renewed.values())))
+            round_.run()
 
     def _warn_when_outgrown(self) -> None:
         """Warn once when the index holds more than it was laid out for."""
@@ -162,6 +223,8 @@ class _Claiming:
         self._tables = batch.prints.keys.shape[1]
         self._driver = Driver(index.store, batch, index.matcher, index.records)
         self._outcomes: dict[int, Outcome] = {}
+        #: Claim of the original that each row is attached to.
+        self._attached: dict[int, int] = {}
         #: Rows attached to an original of the same batch.
         self._within: dict[int, int] = {}
 
@@ -265,7 +328,7 @@ class _Claiming:
         would (read, withdraw, forget), but all together.
         """
         alone = rows[~np.isin(rows, seen.rows)]
-        committed = self._driver.commit(claims[alone])
+        committed = self._driver.commit(alone, claims[alone])
         found, _ = self._driver.look(seen.pairs())
         self._driver.give_up(list(found), claims, seen)
         self._attach(found)
@@ -319,13 +382,22 @@ class _Claiming:
             outcome = self._outcomes.get(leader)
             if within is not None:
                 originals[row] = self._driver.own_record(within)
+                self._attached[row] = self._outcomes[within].original
             elif outcome is not None and not outcome.is_original:
                 originals[row] = self._driver.record_of(outcome.original)
+                self._attached[row] = outcome.original
             elif row != leader:
                 originals[row] = self._driver.own_record(leader)
+                self._attached[row] = self._outcomes[leader].original
         if not self._index.matcher.first:
             self._prefer_within(leaders, originals)
+        again = self._driver.again(originals)
+        self._driver.note_ids({row: self._attached[row] for row in again})
         return self._driver.attachments(originals)
+
+    def renewed(self) -> dict[int, float]:
+        """Return the new time of each original that duplicates have renewed."""
+        return self._driver.renew(self._attached) if self._index.records.renews else {}
 
     def _prefer_within(self, leaders: dict[int, int], originals: dict[int, Record]) -> None:
         """Attach rows to an original of the same batch, where they prefer it to the one found."""
@@ -342,6 +414,7 @@ class _Claiming:
             one = (preferred.preference, self._outcomes[preferred.row].original)
             if found is None or found.is_original or one < (preferences[row], found.original):
                 originals[row] = self._driver.own_record(preferred.row)
+                self._attached[row] = self._outcomes[preferred.row].original
 
     def _mint(self, count: int) -> Claims:
         return self._index.ids.mint(time.time(), count)
@@ -352,7 +425,7 @@ class _Claiming:
     def counted(self, before: ClaimCounts) -> ClaimCounts:
         """Add what these claims went through to the counts before."""
         outcomes = self._outcomes.values()
-        return ClaimCounts(
+        return before._replace(
             voided=before.voided + sum(outcome.voided for outcome in outcomes),
             retried=before.retried + sum(outcome.attempts - 1 for outcome in outcomes),
             capped=before.capped + self._driver.capped,

@@ -17,6 +17,7 @@ from redis.exceptions import NoPermissionError
 from stream_dedup.errors import ConfigurationMismatch, ServiceError
 from stream_dedup.index.connection import Client, reporting_errors, target_of
 from stream_dedup.index.description import sentence
+from stream_dedup.index.expiry import NEVER
 from stream_dedup.index.keys import Layout, Places
 from stream_dedup.index.registrations import Registrations, packed
 from stream_dedup.settings import Settings
@@ -40,6 +41,7 @@ _MORE = np.dtype("<u4")
 _RECORD = np.dtype([("claim", ">u8"), ("bucket", "<u4")])
 _PUT = np.dtype([("claim", ">u8"), ("bucket", "<u4"), ("length", "<u4")])
 _SETTLE = np.dtype([("claim", ">u8"), ("bucket", "<u4"), ("fate", "u1")])
+_RENEW = np.dtype([("claim", ">u8"), ("bucket", "<u4"), ("time", "<f8")])
 
 
 class RedisStore:
@@ -62,6 +64,7 @@ class RedisStore:
         )
         self.look_row = np.dtype([("suffix", width), ("score", "S16"), ("after", ">u8")])
         self.withdraw_row = np.dtype([("suffix", width), ("claim", ">u8")])
+        self.note_row = np.dtype([("suffix", width), ("score", "S16"), ("claim", ">u8")])
 
     def round(self) -> Round:
         """Start a round of calls."""
@@ -74,12 +77,15 @@ class RedisStore:
             round_.page(found, rows)
             round_.run()
 
-    def enter(self, configuration: str, described: str = "{}") -> int:
-        """Load the functions, check or write the index's description, return a worker number.
+    def enter(self, configuration: str, described: str = "{}") -> tuple[int, float]:
+        """Load the functions, check or write the index's description.
 
         Args:
             configuration: version of the fingerprint configuration.
             described: the settings behind it (see ``description``).
+
+        Returns:
+            a worker number, and the server's Unix time.
 
         Raises:
             ConfigurationMismatch: the index was built with other settings.
@@ -88,20 +94,48 @@ class RedisStore:
         layout = self.layout.describe()
         with reporting_errors():
             self._load_library()
-            stands = self.client.fcall(
-                f"{LIBRARY}_enter", 1, self.layout.index_key, configuration, layout
-            )
+            stands = self._ask("enter", configuration, layout)
             stored = [value.decode() for value in stands[:2]]
             if stored == [configuration, layout]:
                 self.client.hsetnx(self.layout.index_key, "settings", described)
-                return int(stands[2])
+                return int(stands[2]), float(stands[3])
             settings: Any = self.client.hget(self.layout.index_key, "settings")
         differing = sentence(settings.decode() if settings else None, described)
         raise ConfigurationMismatch(self._mismatch(stored, [configuration, layout], differing))
 
+    def advance(self, watermark: float | None = None) -> tuple[float, float]:
+        """Move the watermark forward, or only ask for it.
+
+        Returns:
+            the watermark that stands, and the server's Unix time.
+        """
+        with reporting_errors():
+            stands, now = self._ask("advance", "" if watermark is None else repr(watermark))
+        return float(stands or NEVER), float(now)
+
+    def forgot(self, count: int) -> None:
+        """Count originals that were forgotten."""
+        with reporting_errors():
+            self._ask("forgot", count)
+
+    def turn(self, interval: float, patience: float) -> bool:
+        """Ask whether to sweep now.
+
+        Args:
+            interval: seconds from the beginning of one sweep to that of the next.
+            patience: the same while nothing is forgotten.
+        """
+        with reporting_errors():
+            return bool(self._ask("turn", repr(interval), repr(patience)))
+
     def close(self) -> None:
         """Close the connections."""
         self.client.close()
+
+    def _ask(self, function: str, *arguments: str | int) -> Any:
+        """Call a function on the index's own key."""
+        name = f"{LIBRARY}_{function}"
+        return self.client.fcall(name, 1, self.layout.index_key, *arguments)
 
     def _load_library(self) -> None:
         code = files("stream_dedup.index").joinpath("lua/claims.lua").read_text()
@@ -200,7 +234,7 @@ def _value_taker(values: list[bytes], index: Numbers) -> Callable[[Any], None]:
     return take
 
 
-def _grouped(partitions: Numbers) -> Iterator[tuple[int, Numbers]]:
+def grouped(partitions: Numbers) -> Iterator[tuple[int, Numbers]]:
     """Split rows by partition, at most _ROWS at a time, each part in the order of the rows."""
     if not partitions.any():
         parts = [np.arange(len(partitions))] if len(partitions) else []
@@ -233,7 +267,7 @@ class Round:
         heads["length"] = [len(record) for record in records]
         packed = heads.tobytes()
         size = _PUT.itemsize
-        for partition, rows in _grouped(partitions):
+        for partition, rows in grouped(partitions):
             parts = []
             for row in rows.tolist():
                 parts += [packed[row * size : (row + 1) * size], records[row]]
@@ -245,14 +279,23 @@ class Round:
         claims: Claims,
         records: Sequence[bytes],
         known: Sequence[Sequence[int]],
+        ids: Places | None = None,
     ) -> Registrations:
         """Register documents whose keys, (documents, tables), are all in one partition.
 
-        ``known`` has the claims that matter to none of them any more.
+        Args:
+            places: where their keys are kept.
+            claims: their claims.
+            records: their records.
+            known: for each the claims that matter to it no more.
+            ids: where their ids are kept, if they are.
         """
         found = Registrations(len(claims))
         tables = places.suffixes.shape[1]
-        arguments = (min(PAGE, self._store.limit), self._layout.suffix_width, tables)
+        if ids is not None:
+            places = places.beside(ids)
+        every = places.suffixes.shape[1]
+        arguments = (min(PAGE, self._store.limit), self._layout.suffix_width, tables, every)
         rows = packed(places, claims, self._layout.record_places(claims)[1], records, known)
         size = max(1, _ROWS // tables)
         for start in range(0, len(rows), size):
@@ -271,7 +314,7 @@ class Round:
         rows["claim"], rows["mode"] = claims, modes
         found = Found(places, claims)
         arguments = (min(PAGE, self._store.limit), self._layout.suffix_width)
-        for partition, index in _grouped(places.partitions):
+        for partition, index in grouped(places.partitions):
             self._send(
                 "probe", partition, rows[index].tobytes(), *arguments, then=found.taker(index)
             )
@@ -283,7 +326,7 @@ class Round:
         rows["suffix"], rows["score"] = found.places.suffixes[numbers], found.places.scores[numbers]
         rows["claim"] = found.claims[numbers]
         rows["after"], limit = found.next_page(numbers, self._store.limit)
-        for partition, index in _grouped(found.places.partitions[numbers]):
+        for partition, index in grouped(found.places.partitions[numbers]):
             then = found.taker(numbers[index])
             arguments = (limit, self._layout.suffix_width)
             self._send("page", partition, rows[index].tobytes(), *arguments, then=then)
@@ -293,7 +336,7 @@ class Round:
         rows = np.zeros(len(numbers), self._store.look_row)
         rows["suffix"], rows["score"] = found.places.suffixes[numbers], found.places.scores[numbers]
         rows["after"], limit = found.next_page(numbers, self._store.limit)
-        for partition, index in _grouped(found.places.partitions[numbers]):
+        for partition, index in grouped(found.places.partitions[numbers]):
             then = found.taker(numbers[index])
             arguments = (limit, self._layout.suffix_width)
             self._send("look", partition, rows[index].tobytes(), *arguments, then=then)
@@ -302,7 +345,7 @@ class Round:
         """Read fate and record of each claim; the list is filled when the round is carried out."""
         partitions, rows = self._record_rows(claims)
         values = [b""] * len(claims)
-        for partition, index in _grouped(partitions):
+        for partition, index in grouped(partitions):
             self._send("read", partition, rows[index].tobytes(), then=_value_taker(values, index))
         return values
 
@@ -312,7 +355,7 @@ class Round:
         rows = np.zeros(len(claims), _SETTLE)
         rows["claim"], rows["bucket"], rows["fate"] = claims, buckets, fates
         standing = np.zeros(len(claims), np.uint8)
-        for partition, index in _grouped(partitions):
+        for partition, index in grouped(partitions):
             then = self._fate_taker(partition, standing, index)
             self._send("settle", partition, rows[index].tobytes(), then=then)
         return standing
@@ -321,14 +364,29 @@ class Round:
         """Remove claims from keys, one row each."""
         rows = np.zeros(len(claims), self._store.withdraw_row)
         rows["suffix"], rows["claim"] = places.suffixes, claims
-        for partition, index in _grouped(places.partitions):
+        for partition, index in grouped(places.partitions):
             self._send("withdraw", partition, rows[index].tobytes(), self._layout.suffix_width)
 
     def forget(self, claims: Claims) -> None:
         """Remove records."""
         partitions, rows = self._record_rows(claims)
-        for partition, index in _grouped(partitions):
+        for partition, index in grouped(partitions):
             self._send("forget", partition, rows[index].tobytes())
+
+    def note(self, places: Places, claims: Claims) -> None:
+        """Enter claims under keys without looking, one row each."""
+        rows = np.zeros(len(claims), self._store.note_row)
+        rows["suffix"], rows["score"], rows["claim"] = places.suffixes, places.scores, claims
+        for partition, index in grouped(places.partitions):
+            self._send("note", partition, rows[index].tobytes(), self._layout.suffix_width)
+
+    def renew(self, claims: Claims, times: npt.NDArray[np.float64]) -> None:
+        """Move the times of originals forward."""
+        partitions, buckets = self._layout.record_places(claims)
+        rows = np.zeros(len(claims), _RENEW)
+        rows["claim"], rows["bucket"], rows["time"] = claims, buckets, times
+        for partition, index in grouped(partitions):
+            self._send("renew", partition, rows[index].tobytes())
 
     def run(self) -> None:
         """Send everything and take the replies.
@@ -386,7 +444,7 @@ class Round:
         function: str,
         partition: int,
         rows: bytes,
-        *arguments: int,
+        *arguments: int | bytes,
         then: Callable[[Any], None] = _ignore,
     ) -> None:
         key = self._layout.partition_key(partition)

@@ -7,6 +7,8 @@ chain 4, slot 4) when the arrays are full, twice that just after they have grown
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -15,19 +17,23 @@ Keys = npt.NDArray[np.uint64]
 
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)
 _MAX_ENTRIES = (1 << 31) - 1
+_MIN_ENTRIES = 1 << 12
+_LINK_STEP = 1 << 18
 _END = -1
 
 
 class PrefixTable:
     """Maps keys to values; a key may have any number of them."""
 
-    def __init__(self, capacity: int = 1 << 12) -> None:
+    def __init__(self, capacity: int = _MIN_ENTRIES) -> None:
         """Make room for ``capacity`` entries, a power of two; it grows by itself."""
         self._keys = np.zeros(capacity, np.uint64)
         self._values = np.zeros(capacity, np.int32)
         self._next = np.full(capacity, _END, np.int32)
         self._heads = np.full(capacity, _END, np.int32)
         self._used = 0
+        #: For each value up to the largest that is hidden, whether it is.
+        self._hidden = np.zeros(0, np.bool_)
 
     def __len__(self) -> int:
         """Return the number of entries."""
@@ -68,7 +74,36 @@ class PrefixTable:
             entries = self._next[entries]
         if not found:
             return positions[:0], positions[:0]
-        return np.concatenate([f[0] for f in found]), np.concatenate([f[1] for f in found])
+        positions, values = (np.concatenate(column) for column in zip(*found, strict=True))
+        if len(self._hidden):
+            shown = ~self._hidden[np.minimum(values, len(self._hidden) - 1)]
+            positions, values = positions[shown], values[shown]
+        return positions, values
+
+    def hide(self, values: Numbers) -> None:
+        """Find entries with these values no more; they keep their room until ``keep`` is called."""
+        # One more than needed, so that every value beyond the largest stands for "not hidden".
+        size = int(values.max(initial=-1)) + 2
+        if size > len(self._hidden):
+            longer = np.zeros(1 << (size - 1).bit_length(), np.bool_)
+            longer[: len(self._hidden)] = self._hidden
+            longer[-1] = False
+            self._hidden = longer
+        self._hidden[values] = True
+
+    def keep(self, kept: npt.NDArray[np.bool_]) -> None:
+        """Drop the entries of some values and give their room back.
+
+        Args:
+            kept: (values,) bool, which values stay; these are numbered anew, from 0 in order.
+        """
+        stays = kept[self._values[: self._used]]
+        keys, values = self._keys[: self._used][stays], self._values[: self._used][stays]
+        numbers = (np.cumsum(kept) - 1).astype(np.int32)
+        self._used = len(keys)
+        self._hidden = np.zeros(0, np.bool_)
+        capacity = max(_MIN_ENTRIES, 1 << max(0, len(keys) - 1).bit_length())
+        self._allocate(capacity, keys, numbers[values])
 
     def _slots(self, keys: Keys) -> Numbers:
         bits = len(self._heads).bit_length() - 1
@@ -96,11 +131,19 @@ class PrefixTable:
             msg = "the memory index is full: it holds at most 2^31 table entries; use Redis"
             raise MemoryError(msg)
         capacity = 1 << (needed - 1).bit_length()
-        for name in ("_keys", "_values", "_next"):
-            grown = np.empty(capacity, getattr(self, name).dtype)
-            grown[: self._used] = getattr(self, name)[: self._used]
-            setattr(self, name, grown)
+        self._allocate(capacity, self._keys[: self._used], self._values[: self._used])
+
+    def _allocate(self, capacity: int, keys: Keys, values: npt.NDArray[np.int32]) -> None:
+        """Make arrays of a new size that hold these entries, all that there are."""
+        self._keys = _extended(keys, capacity)
+        self._values = _extended(values, capacity)
+        self._next = np.empty(capacity, np.int32)
         self._heads = np.full(capacity, _END, np.int32)
-        step = 1 << 18
-        for start in range(0, self._used, step):
-            self._link(start, min(start + step, self._used))
+        for start in range(0, self._used, _LINK_STEP):
+            self._link(start, min(start + _LINK_STEP, self._used))
+
+
+def _extended(array: npt.NDArray[Any], size: int) -> npt.NDArray[Any]:
+    longer = np.empty(size, array.dtype)
+    longer[: len(array)] = array
+    return longer

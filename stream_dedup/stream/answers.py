@@ -45,6 +45,12 @@ def member(topic: str, record: Record, document: Document, decision: Decision) -
     return Output(topic, record, value, [], decision.duplicate_id.encode(), None, by_key=True)
 
 
+def tombstone(topic: str, record: Record) -> Output:
+    """Answer a tombstone: the same key without a value, so that a compacted topic forgets too."""
+    headers = _kept(record.headers, ANNOTATION_HEADERS)
+    return Output(topic, record, None, headers, record.key, record.timestamp)
+
+
 def dead_letter(topic: str, record: Record, poison: Poison) -> Output:
     """Answer a record that cannot be decided: as it came, cut if it is too large, and why."""
     key, value, headers = record.key, record.value, _kept(record.headers, DEAD_LETTER_HEADERS)

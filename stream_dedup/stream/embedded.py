@@ -6,12 +6,14 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Protocol
+from typing import ParamSpec, Protocol, TypeVar
 
 import msgspec
 
 from stream_dedup.errors import ServiceError
 from stream_dedup.index.base import Attachment, Index, IndexBatch
+from stream_dedup.index.revisions import Answers, Reviser
+from stream_dedup.settings import Settings
 from stream_dedup.shadow import Comparison
 from stream_dedup.stream.files import CHUNK_BYTES, CHUNK_LINES, Chunk
 from stream_dedup.stream.patience import Patience
@@ -22,6 +24,9 @@ log = logging.getLogger(__name__)
 
 #: Groups that a summary names.
 _LARGEST = 5
+
+_Given = ParamSpec("_Given")
+_Result = TypeVar("_Result")
 
 #: Lines that are decided, and made durable in a state file, together.
 Batch = Sequence[Chunk]
@@ -45,6 +50,8 @@ class Summary(msgspec.Struct, frozen=True):
         exact_duplicates: of these, exact duplicates.
         near_duplicates: of these, near duplicates.
         dead_letters: lines set aside because they are no documents.
+        tombstones: lines that had documents forgotten.
+        late: documents later than ``lateness``; some of their originals may have expired.
         largest_groups: the largest duplicate groups, original included, largest first.
         seconds: time taken.
         documents_per_second: rate.
@@ -56,6 +63,8 @@ class Summary(msgspec.Struct, frozen=True):
     exact_duplicates: int
     near_duplicates: int
     dead_letters: int
+    tombstones: int
+    late: int
     largest_groups: list[Group]
     seconds: float
     documents_per_second: int
@@ -97,6 +106,7 @@ class Run:
         pool: carries out the stages around it.
         write: takes annotated lines.
         set_aside: takes lines that are no documents, as JSON, if the pool lets them pass.
+        settings: what becomes of a new text under an old id; the defaults if left out.
 
     Attributes:
         shadow: decides the same documents a second time, for a pool that prepares them for it.
@@ -109,10 +119,12 @@ class Run:
         pool: Pool,
         write: Callable[[bytes | memoryview], object],
         set_aside: Callable[[bytes], object] | None = None,
+        settings: Settings | None = None,
     ) -> None:
         self._index = index
         self.shadow: Index | None = None
         self.comparison: Comparison | None = None
+        self._reviser = Reviser(index, settings or Settings())
         self._pool = pool
         self._write = write
         self._set_aside = set_aside
@@ -120,6 +132,8 @@ class Run:
         self._statuses: Counter[Status] = Counter()
         self._copies: Counter[Copied] = Counter()
         self._dead_letters = 0
+        self._tombstones = 0
+        self._late_before = index.late
 
     def annotate(self, chunks: Iterable[Chunk]) -> None:
         """Annotate every line, in order.
@@ -132,10 +146,12 @@ class Run:
             self._write(annotated.lines)
             self._statuses.update(annotated.statuses)
             self._copies.update(dict(annotated.copies))
+            self._tombstones += annotated.tombstones
             if self.comparison is None:
                 self.comparison = annotated.comparison
             elif annotated.comparison is not None:
                 self.comparison.merge(annotated.comparison)
+        _patiently(self._reviser.settle)
 
     def summary(self, configuration: str) -> Summary:
         """Say what has been found so far."""
@@ -148,6 +164,8 @@ class Run:
             exact_duplicates=self._statuses[Status.EXACT_DUPLICATE],
             near_duplicates=self._statuses[Status.NEAR_DUPLICATE],
             dead_letters=self._dead_letters,
+            tombstones=self._tombstones,
+            late=self._index.late - self._late_before,
             largest_groups=[Group(*group, documents=copies + 1) for group, copies in largest],
             seconds=round(seconds, 3),
             documents_per_second=round(documents / max(seconds, 1e-9)),
@@ -159,17 +177,46 @@ class Run:
             for letter in prepared.dead_letters:
                 self._set_aside(letter)
         self._dead_letters += len(prepared.dead_letters)
-        live = _claim_patiently(self._index, prepared.batch)
+        _patiently(self._reviser.settle)
+        live = self._claim_parts(self._reviser.claim, self._index, prepared.batch, prepared)
         if self.shadow is None or prepared.shadow is None:
             return Claimed(live)
-        return Claimed(live, _claim_patiently(self.shadow, prepared.shadow))
+        shadow = self.shadow
+
+        def claim(batch: IndexBatch) -> Answers:
+            return Answers(shadow.claim(batch))
+
+        return Claimed(live, self._claim_parts(claim, shadow, prepared.shadow, prepared))
+
+    def _claim_parts(
+        self,
+        claim: Callable[[IndexBatch], Answers],
+        index: Index,
+        batch: IndexBatch,
+        prepared: Prepared,
+    ) -> Answers:
+        """Claim a batch, and forget what tombstones name between the documents around them."""
+        if not prepared.tombstones:
+            return _patiently(claim, batch)
+        attachments: list[Attachment | None] = []
+        revised: list[bytes | None] = []
+        for end, document_id in [*prepared.tombstones, (len(batch), None)]:
+            answers = _patiently(claim, batch.rows(range(len(attachments), end)))
+            attachments += answers.attachments
+            revised += answers.revised
+            if document_id is not None:
+                _patiently(index.forget, [document_id])
+        return Answers(attachments, revised)
 
 
-def _claim_patiently(index: Index, batch: IndexBatch) -> list[Attachment | None]:
+def _patiently(
+    act: Callable[_Given, _Result], *args: _Given.args, **named: _Given.kwargs
+) -> _Result:
+    """Do something again and again while the index is away."""
     patience = Patience(time)
     while True:
         try:
-            return index.claim(batch)
+            return act(*args, **named)
         except ServiceError as error:
             log.warning("the index is out of reach, trying again: %s", error)
             patience.wait(error)

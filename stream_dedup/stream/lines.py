@@ -11,7 +11,10 @@ from stream_dedup.types import Decision, Document, DocumentId
 
 
 class JsonLines:
-    """A line is a JSON object; it is written back as it came, with ``dedup`` added."""
+    """A line is a JSON object; it is written back as it came, with ``dedup`` added.
+
+    An object that names an id and has null for a text is a tombstone.
+    """
 
     def __init__(self, settings: Settings) -> None:
         self._decoder = Decoder(settings, limit_size=False)
@@ -19,6 +22,10 @@ class JsonLines:
     def decode(self, line: Line) -> Document:
         """Read one line (see ``LineFormat.decode``)."""
         return self._decoder.decode(line.value, fallback_id=line.name, source=line.source)
+
+    def forgotten(self, line: Line) -> DocumentId | None:
+        """Read a tombstone (see ``LineFormat.forgotten``)."""
+        return self._decoder.forgotten_id(line.value)
 
     def encode(self, line: Line, document: Document, decision: Decision) -> bytes:  # noqa: ARG002
         """Write one line back (see ``LineFormat.encode``)."""
@@ -41,6 +48,10 @@ class TextLines:
         except UnicodeDecodeError as error:
             detail = f"The line is not UTF-8 at byte {error.start}."
             raise Poison(Reason.NOT_UTF8, detail) from error
+
+    def forgotten(self, line: Line) -> DocumentId | None:  # noqa: ARG002
+        """Say that it is none (see ``LineFormat.forgotten``)."""
+        return None
 
     def encode(self, line: Line, document: Document, decision: Decision) -> bytes:  # noqa: ARG002
         """Write one line (see ``LineFormat.encode``)."""

@@ -4,8 +4,10 @@ One turn of ``Loop.step``:
 
 1. *Poll* up to ``batch_documents`` records. None: nothing else happens.
 2. *Decode* each. One that cannot be decoded becomes a dead letter and holds up nobody.
-3. *Decide* the documents, as a batch. While the index is out of reach the same batch is decided
-   again: nothing was published, and a document that comes again gets the same answer.
+3. *Decide* the documents, as a batch; a tombstone cuts it, and the documents that it names are
+   forgotten between those before and those after it. While the index is out of reach the same
+   part is decided again: nothing was published, and a document that comes again gets the same
+   answer.
 4. *Annotate*: each decision goes into the bytes that it answers.
 5. *Publish* annotations, dead letters and input offsets in one transaction. If that fails nothing
    of it is visible, the input goes back to the last commit, and the turn ends; the next begins
@@ -21,21 +23,30 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
-from typing import NamedTuple, Protocol
+from itertools import groupby
+from operator import attrgetter
+from typing import NamedTuple, Protocol, TypeVar
 
 import msgspec
 
 from stream_dedup import metrics
 from stream_dedup.errors import ServiceError
 from stream_dedup.settings import Settings
-from stream_dedup.stream.answers import annotated, dead_letter, fallback_id, member
+from stream_dedup.stream.answers import (
+    annotated,
+    dead_letter,
+    fallback_id,
+    member,
+    tombstone,
+)
 from stream_dedup.stream.lag import LagReport
 from stream_dedup.stream.messages import (
     Decoder,
     Poison,
     Reason,
+    ids_of_key,
 )
 from stream_dedup.stream.patience import Clock, Patience
 from stream_dedup.stream.transport import (
@@ -45,9 +56,12 @@ from stream_dedup.stream.transport import (
     Record,
     Transport,
 )
-from stream_dedup.types import Decision, Document, Status
+from stream_dedup.types import Decision, Document, DocumentId, Status
 
 log = logging.getLogger(__name__)
+
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
 
 
 class Decides(Protocol):
@@ -55,6 +69,29 @@ class Decides(Protocol):
 
     def decide(self, documents: Sequence[Document]) -> list[Decision]:
         """Decide a batch, in order."""
+
+    def forget(self, ids: Sequence[DocumentId]) -> Sequence[int]:
+        """Forget the originals that have these ids."""
+
+    def settle(self) -> None:
+        """Do what waits for decisions to be published."""
+
+    def discard(self) -> None:
+        """Drop what waits for decisions that were not published."""
+
+
+class _Tombstone(NamedTuple):
+    """A record that says that a document is gone.
+
+    Attributes:
+        record: the record.
+        ids: what the document may be called.
+        after: documents of the batch that come before it.
+    """
+
+    record: Record
+    ids: list[DocumentId]
+    after: int
 
 
 class Observer(Protocol):
@@ -68,11 +105,20 @@ class Observer(Protocol):
 
 
 class _Batch(NamedTuple):
-    """Records of one poll, sorted into documents and poison."""
+    """Records of one poll, sorted into documents, tombstones and poison."""
 
     records: list[Record]
     documents: list[Document]
+    tombstones: list[_Tombstone]
     poison: list[tuple[Record, Poison]]
+
+    def parts(self) -> Iterator[tuple[list[Document], list[DocumentId]]]:
+        """Cut the batch: some documents, and what is to be forgotten after them, and so on."""
+        start = 0
+        for end, tombstones in groupby(self.tombstones, key=attrgetter("after")):
+            yield self.documents[start:end], [one for stone in tombstones for one in stone.ids]
+            start = end
+        yield self.documents[start:], []
 
 
 class Loop:
@@ -140,7 +186,7 @@ class Loop:
         polled = self._spent("poll", began)
         batch = self._decode(records)
         decoded = self._spent("decode", polled)
-        decisions = self._decide(batch.documents)
+        decisions = self._decide(batch)
         if decisions is None:
             return 0
         decided = self._spent("decide", decoded)
@@ -153,19 +199,24 @@ class Loop:
             return 0
         self._spent("publish", annotated)
         self._count(records, decisions, reasons, decided - decoded)
+        metrics.tombstones_total.inc(len(batch.tombstones))
         if self._observer is not None:
             self._observer.published(batch.documents, decisions)
         self._lag.read()
         return len(records)
 
     def _decode(self, records: Sequence[Record]) -> _Batch:
-        batch = _Batch([], [], [])
+        batch = _Batch([], [], [], [])
         decode, refused = self._decoder.decode, self._refused
         for record in records:
             source = f"{record.topic}/{record.partition}/{record.offset}"
             try:
                 if refused:
                     self._check_refused(record)
+                if record.value is None:
+                    ids = ids_of_key(record.key)
+                    batch.tombstones.append(_Tombstone(record, ids, len(batch.documents)))
+                    continue
                 document = decode(
                     record.value,
                     fallback_id=fallback_id(record.key, source),
@@ -184,12 +235,24 @@ class Loop:
         if said is not None:
             raise Poison(Reason.REFUSED, f"The broker refuses the annotated message: {said}")
 
-    def _decide(self, documents: Sequence[Document]) -> list[Decision] | None:
-        """Decide, again and again while the index is away; None when asked to stop meanwhile."""
+    def _decide(self, batch: _Batch) -> list[Decision] | None:
+        """Decide the documents and forget what tombstones name; None when asked to stop."""
+        decisions: list[Decision] = []
+        for documents, ids in batch.parts():
+            decided = self._patiently(self._deduplicator.decide, documents)
+            if decided is None or self._patiently(self._deduplicator.forget, ids) is None:
+                return None
+            decisions += decided
+        return decisions
+
+    def _patiently(
+        self, act: Callable[[Sequence[_Item]], Sequence[_Result]], items: Sequence[_Item]
+    ) -> Sequence[_Result] | None:
+        """Do it again and again while the index is away; None when asked to stop meanwhile."""
         patience = Patience(self._clock)
-        while documents:
+        while items:
             try:
-                return self._deduplicator.decide(documents)
+                return act(items)
             except ServiceError as error:
                 metrics.index_retries_total.inc()
                 log.warning("the index is out of reach, trying again: %s", error)
@@ -218,6 +281,11 @@ class Loop:
                 continue
             if self._tells_group(decision):
                 outputs.append(member(self._settings.members_topic, record, document, decision))
+        if batch.tombstones:
+            topic = self._settings.output_topic
+            outputs += [tombstone(topic, stone.record) for stone in batch.tombstones]
+            # What was said of a key before must not come after it.
+            outputs.sort(key=lambda output: (output.record.partition, output.record.offset))
         outputs += [dead_letter(self._settings.dead_letter_topic, *item) for item in poison]
         return outputs, Counter(str(item.reason) for _, item in poison)
 
@@ -232,12 +300,20 @@ class Loop:
             self._transport.publish(outputs)
         except PublishError as error:
             metrics.transaction_aborts_total.inc()
+            self._deduplicator.discard()
             self._remember_refused(error)
             self._failures.wait(error)
             return False
         self._failures.reset()
         self._refused.clear()
+        self._settle()
         return True
+
+    def _settle(self) -> None:
+        try:
+            self._deduplicator.settle()
+        except ServiceError as error:  # what was replaced stays until the next batch is published
+            log.warning("the index is out of reach, replaced originals stay for now: %s", error)
 
     def _remember_refused(self, error: PublishError) -> None:
         again = self._refused.keys() & error.refused.keys()

@@ -10,6 +10,7 @@ metric label and a header) and a detail for people, which never quotes the messa
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -65,6 +66,8 @@ _FIRST_MILLISECONDS = 1e11
 #: Event times beyond this many seconds (year 5138) are not times.
 _LAST_SECONDS = 1e11
 _JSON_SPACE = b" \t\r\n"
+#: An integer of up to 64 bits, more or less, as JSON spells it.
+_INTEGER = re.compile("0|-?[1-9][0-9]{0,19}")
 
 Header = tuple[str, bytes]
 
@@ -159,7 +162,7 @@ class Decoder:
 
     def decode(
         self,
-        value: bytes | None,
+        value: bytes,
         *,
         fallback_id: DocumentId,
         source: str = "",
@@ -168,7 +171,7 @@ class Decoder:
         """Decode one message value.
 
         Args:
-            value: the JSON object as it came; None for a Kafka tombstone.
+            value: the JSON object as it came.
             fallback_id: id of a document that names none.
             source: where in its input the document stands.
             fallback_time: event time of a document that names none, in seconds.
@@ -176,8 +179,9 @@ class Decoder:
         Raises:
             Poison: the value cannot be decided.
         """
-        if value is None or len(value) > self._max_bytes:
-            self._refuse_size(value)
+        if len(value) > self._max_bytes:
+            detail = f"The value has {len(value)} bytes; max_document_bytes is {self._max_bytes}."
+            raise Poison(Reason.TOO_LARGE, detail)
         try:
             if not value.isascii():
                 # msgspec skips over fields that are not asked for without looking into them;
@@ -202,11 +206,37 @@ class Decoder:
         rank = fields.rank if self._has_rank else None
         return Document(identity, fields.text, time, source, origin or "", rank)
 
-    def _refuse_size(self, value: bytes | None) -> NoReturn:
-        if value is None:
-            raise Poison(Reason.TOMBSTONE, "The message has no value.")
-        detail = f"The value has {len(value)} bytes; max_document_bytes is {self._max_bytes}."
-        raise Poison(Reason.TOO_LARGE, detail)
+    def forgotten_id(self, value: bytes) -> DocumentId | None:
+        """Return the id that an object names whose text is null; None for any other value."""
+        try:
+            fields = _decode_fields(value)
+            text, identity = (fields.get(self._names[name]) for name in ("text", "id"))
+            if text is None or identity is None or bytes(text) != b"null":
+                return None
+            return msgspec.json.decode(identity, type=str | int)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return None
+
+
+def ids_of_key(key: bytes | None) -> list[DocumentId]:
+    """Return the ids that the key of a tombstone stands for.
+
+    A key has no type, so digits stand for the string and for the number.
+
+    Raises:
+        Poison: it is no id.
+    """
+    if not key:
+        raise Poison(Reason.TOMBSTONE, "The message has neither a value nor a key.")
+    try:
+        name = key.decode()
+    except UnicodeDecodeError:
+        detail = "The message has no value, and its key is not UTF-8."
+        raise Poison(Reason.TOMBSTONE, detail) from None
+    if len(name) > MAX_ID_CHARACTERS:
+        detail = f"The message has no value, and a key of more than {MAX_ID_CHARACTERS} characters."
+        raise Poison(Reason.TOMBSTONE, detail)
+    return [name, int(name)] if _INTEGER.fullmatch(name) else [name]
 
 
 def parse_time(value: str | float) -> float:

@@ -14,7 +14,7 @@ from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import groupby, islice
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -22,6 +22,7 @@ import numpy as np
 from stream_dedup.deduplicator import Stages
 from stream_dedup.index.base import IndexBatch
 from stream_dedup.index.rebuilding import Past, Rebuilding
+from stream_dedup.index.revisions import Answers
 from stream_dedup.stream.messages import Poison
 from stream_dedup.stream.told import Message, Reading
 from stream_dedup.types import Decision, Document, DocumentId, Status
@@ -68,14 +69,6 @@ class Rebuilt(msgspec.Struct, frozen=True):
     seconds: float
     messages_per_second: int
     configuration: str
-
-
-@runtime_checkable
-class Forgets(Protocol):
-    """An index from which originals can be removed."""
-
-    def forget(self, ids: Sequence[DocumentId]) -> list[int]:
-        """Remove the originals that have these ids; return how many had each."""
 
 
 class _Register(NamedTuple):
@@ -179,7 +172,7 @@ class Rebuild:
         """Say what is to be done with each message, but for those that are left out."""
         for message in messages:
             told = message.told
-            if message.value is None:
+            if message.forgets:
                 yield _Forget, message
             elif told is None or told.configuration != self._stages.configuration:
                 yield _Decide, message
@@ -190,7 +183,7 @@ class Rebuild:
 
     def _step(self, kind: type[_Step], messages: Sequence[Message]) -> _Step:
         if kind is _Forget:
-            return _Forget([message.name for message in messages])
+            return _Forget([one for message in messages for one in message.forgets])
         documents, read = [], []
         for message in messages:
             try:
@@ -220,7 +213,7 @@ class Rebuild:
                 case _Decide():
                     self._decide(step)
                 case _Forget(ids):
-                    self._forget(ids)
+                    self._counts["forgotten"] += self._target.forget(ids)
         self._target.save(batch.offsets)
 
     def _decide(self, step: _Decide) -> None:
@@ -228,16 +221,12 @@ class Rebuild:
             return
         attachments = self._target.claim(step.batch, step.past)
         digests = step.batch.prints.digests
-        decisions = self._stages.decisions(step.documents, digests, attachments)
+        decisions = self._stages.decisions(step.documents, digests, Answers(attachments))
         self._counts["decided"] += len(decisions)
         for message, decision in zip(step.messages, decisions, strict=True):
             self._counts["originals"] += decision.status is Status.ORIGINAL
             if message.told is not None:
                 self._counts[_change(message, decision)] += 1
-
-    def _forget(self, ids: list[DocumentId]) -> None:
-        if isinstance(self._target.index, Forgets):
-            self._counts["forgotten"] += sum(self._target.index.forget(ids))
 
 
 def _change(message: Message, decision: Decision) -> str:

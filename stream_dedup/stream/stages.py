@@ -10,10 +10,11 @@ import msgspec
 
 from stream_dedup.deduplicator import Stages
 from stream_dedup.errors import InputError
-from stream_dedup.index.base import Attachment, IndexBatch
+from stream_dedup.index.base import IndexBatch
+from stream_dedup.index.revisions import Answers
 from stream_dedup.shadow import Comparison
 from stream_dedup.stream.files import Chunk, Line
-from stream_dedup.stream.messages import Poison
+from stream_dedup.stream.messages import Poison, Reason
 from stream_dedup.types import Decision, Document, DocumentId, Status
 
 #: A duplicate group: its id, and the id of its original.
@@ -29,6 +30,9 @@ class LineFormat(Protocol):
         Raises:
             Poison: the line is no document.
         """
+
+    def forgotten(self, line: Line) -> DocumentId | None:
+        """Return the id that a line names if it is a tombstone: that document is gone."""
 
     def encode(self, line: Line, document: Document, decision: Decision) -> bytes:
         """Write one line back, annotated, without its ending."""
@@ -48,20 +52,22 @@ class Prepared(NamedTuple):
 
     Attributes:
         dead_letters: the lines that are no documents, as they are set aside.
-        batch: the others, fingerprinted.
-        shadow: the same by the shadow's configuration, if there is one.
+        batch: the documents, fingerprinted.
+        tombstones: how many documents come before each, and the id that it names.
+        shadow: the documents by the shadow's configuration, if there is one.
     """
 
     dead_letters: list[bytes]
     batch: IndexBatch
+    tombstones: Sequence[tuple[int, DocumentId]] = ()
     shadow: IndexBatch | None = None
 
 
 class Claimed(NamedTuple):
-    """What a batch was attached to, in the live index and in the shadow's, if there is one."""
+    """What the live index said of a batch, and the shadow's, if there is one."""
 
-    live: Sequence[Attachment | None]
-    shadow: Sequence[Attachment | None] | None = None
+    live: Answers
+    shadow: Answers | None = None
 
 
 class Annotated(NamedTuple):
@@ -71,21 +77,31 @@ class Annotated(NamedTuple):
         lines: the annotated lines.
         statuses: how many documents turned out to be what.
         copies: how many copies of which original, in the order in which they were first met.
+        tombstones: how many lines were tombstones.
         comparison: the decisions beside those of the shadow, if there is one.
     """
 
     lines: bytes | memoryview
     statuses: dict[Status, int]
     copies: list[tuple[Copied, int]]
+    tombstones: int = 0
     comparison: Comparison | None = None
 
 
 class Pending(NamedTuple):
-    """What is kept of a batch while it is claimed."""
+    """What is kept of a batch while it is claimed.
+
+    Attributes:
+        lines: the lines of the documents.
+        documents: the documents.
+        digests: of their texts.
+        tombstones: how many documents come before each, and its line.
+    """
 
     lines: list[Line]
     documents: list[Document]
     digests: list[bytes]
+    tombstones: Sequence[tuple[int, bytes]] = ()
     shadow_digests: Sequence[bytes] = ()
 
 
@@ -116,18 +132,26 @@ class LineStages:
         dead_letters: list[bytes] = []
         lines: list[Line] = []
         documents: list[Document] = []
+        tombstones: list[tuple[int, DocumentId]] = []
+        unchanged: list[tuple[int, bytes]] = []
         decode = self.lines.decode
         for chunk in chunks:
             for line in chunk.parsed():
                 try:
                     documents.append(decode(line))
                 except Poison as poison:
-                    dead_letters.append(self._refuse(line, poison))
+                    of_text = poison.reason is Reason.WRONG_TYPE
+                    forgotten = self.lines.forgotten(line) if of_text else None
+                    if forgotten is None:
+                        dead_letters.append(self._refuse(line, poison))
+                    else:
+                        tombstones.append((len(documents), forgotten))
+                        unchanged.append((len(documents), line.value))
                 else:
                     lines.append(line)
         batch = self.stages.prepare(documents)
-        prepared = Prepared(dead_letters, batch)
-        pending = Pending(lines, documents, batch.prints.digests)
+        prepared = Prepared(dead_letters, batch, tombstones)
+        pending = Pending(lines, documents, batch.prints.digests, unchanged)
         if self.shadow is None:
             return prepared, pending
         beside = self.shadow.prepare(documents)
@@ -137,21 +161,24 @@ class LineStages:
         )
 
     def finish(self, pending: Pending, claimed: Claimed) -> Annotated:
-        """Annotate the lines of a batch."""
-        lines, documents, digests, _ = pending
+        """Annotate the lines of a batch; a tombstone stays as it is."""
+        lines, documents, digests, tombstones, _ = pending
         decisions = self.stages.decisions(documents, digests, claimed.live)
         encode = self.lines.encode
         annotated = [
             encode(line, document, decision)
             for line, document, decision in zip(lines, documents, decisions, strict=True)
         ]
+        for place, value in reversed(tombstones):
+            annotated.insert(place, value)
         annotated.append(b"")
         duplicates = [d for d in decisions if d.status is not Status.ORIGINAL]
         statuses = Counter(decision.status for decision in duplicates)
         statuses[Status.ORIGINAL] = len(decisions) - len(duplicates)
         copies = Counter((copy.duplicate_id, copy.original_id) for copy in duplicates)
         comparison = self._compare(pending, decisions, claimed)
-        return Annotated(b"\n".join(annotated), statuses, list(copies.items()), comparison)
+        joined = b"\n".join(annotated)
+        return Annotated(joined, statuses, list(copies.items()), len(tombstones), comparison)
 
     def _compare(
         self, pending: Pending, live: Sequence[Decision], claimed: Claimed

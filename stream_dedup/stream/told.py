@@ -12,7 +12,7 @@ import msgspec
 from stream_dedup.settings import Settings
 from stream_dedup.stream.answers import fallback_id
 from stream_dedup.stream.files import read_lines
-from stream_dedup.stream.messages import HEADER_SOURCE, Decoder
+from stream_dedup.stream.messages import HEADER_SOURCE, Decoder, Poison, Reason, ids_of_key
 from stream_dedup.stream.transport import Record
 from stream_dedup.types import Document, DocumentId, Status
 
@@ -52,9 +52,10 @@ class Message(NamedTuple):
         moment: when it was decided, or else its time stamp; milliseconds since the epoch.
         value: the JSON object; None for a tombstone.
         told: its annotation; None where there is none.
-        name: id of the document if it names none; of a tombstone, what to forget.
+        name: id of the document if it names none.
         source: where the document stood when it was decided first; empty where unknown.
         time: event time if it names none, seconds since the epoch.
+        forgets: ids of what a tombstone makes forgotten; empty where it is none.
     """
 
     lane: int
@@ -65,6 +66,7 @@ class Message(NamedTuple):
     name: DocumentId
     source: str
     time: float | None
+    forgets: Sequence[DocumentId] = ()
 
 
 class Reading:
@@ -73,7 +75,7 @@ class Reading:
     def __init__(self, settings: Settings, *, annotated: bool) -> None:
         """Set up; ``annotated`` says whether the decisions in the messages are ours."""
         self._annotated = annotated
-        self._decode = Decoder(settings, limit_size=False).decode
+        self._decoder = Decoder(settings, limit_size=False)
 
     def of_record(self, record: Record) -> Message:
         """Read a record of a topic."""
@@ -92,6 +94,7 @@ class Reading:
             name if told is None else told.own_name(name),
             source,
             record.timestamp / 1000 if record.timestamp >= 0 else None,
+            _ids_of_tombstone(record),
         )
 
     def of_files(self, paths: Sequence[Path]) -> Iterator[Message]:
@@ -103,7 +106,10 @@ class Reading:
                 source = line.source if told is None else ""
                 moment = 0 if told is None else told.moment(0)
                 name = line.name if told is None else told.own_name(line.name)
-                yield Message(0, 0, moment, line.value, told, name, source, None)
+                is_candidate = b"null" in line.value  # to look closer costs as much as to decode
+                forgotten = self._decoder.forgotten_id(line.value) if is_candidate else None
+                forgets = () if forgotten is None else (forgotten,)
+                yield Message(0, 0, moment, line.value, told, name, source, None, forgets)
 
     def document(self, message: Message) -> Document:
         """Read a message's document.
@@ -111,7 +117,9 @@ class Reading:
         Raises:
             Poison: it is none.
         """
-        return self._decode(
+        if message.value is None:
+            raise Poison(Reason.TOMBSTONE, "The message has no value, and no key that is an id.")
+        return self._decoder.decode(
             message.value,
             fallback_id=message.name,
             source=message.source,
@@ -125,6 +133,16 @@ class Reading:
             return _decode(value).dedup
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return None
+
+
+def _ids_of_tombstone(record: Record) -> Sequence[DocumentId]:
+    """Return the ids that a message without a value names; none where its key is none."""
+    if record.value is not None:
+        return ()
+    try:
+        return ids_of_key(record.key)
+    except Poison:
+        return ()
 
 
 def _ignore(_read: int) -> None:

@@ -41,6 +41,8 @@ _MOST_SET_BITS = 32
 #: Bytes of a record (index/records.py) before its sketch: its fate and its head.
 _RECORD_BYTES = 1 + 32
 
+#: Bits of the key of a document id (index/keys.py).
+_ID_BITS = 53
 #: Microseconds of server CPU time for an original: its record, each key that is probed and written,
 #: and each candidate (sent, its record read, the key written by a second call). Measured with Redis
 #: 7.0 on one core of an AMD EPYC; ``make plan-check`` measures them again.
@@ -103,6 +105,7 @@ class Load(NamedTuple):
         id_bytes: bytes of a document id.
         memory: bytes that a shard may take (maxmemory).
         namespace: first part of every Redis key.
+        ids: whether originals stand under their ids as well (``index_ids``).
     """
 
     originals: int
@@ -110,6 +113,7 @@ class Load(NamedTuple):
     id_bytes: int = 20
     memory: int = 16_000_000_000
     namespace: str = "sd"
+    ids: bool = False
 
 
 class Plan(NamedTuple):
@@ -119,7 +123,7 @@ class Plan(NamedTuple):
         design: the design.
         candidates_per_probe: expected candidates that a table returns, for random fingerprints.
         candidates_per_document: the same over all tables.
-        table_bytes: bytes of an original in the tables.
+        table_bytes: bytes of an original in the tables, that of the ids included.
         record_bytes: bytes of its record.
         memory: bytes of all originals.
         shards: servers that hold them, each filled to 80 %.
@@ -267,11 +271,12 @@ def _table_bytes(design: Design, load: Load, partitions: int) -> float:
     set_bits = layout_bits(load.originals)
     name = f"{_tag(load, partitions)}t00:{'0' * (-(-set_bits // 8) * 2)}"
     share = {}
-    for bits in set(design.prefix_bits):
+    prefixes = (*design.prefix_bits, *([_ID_BITS] if load.ids else []))
+    for bits in set(prefixes):
         named = min(bits, set_bits)
         members = load.originals / 2.0**named
         share[bits] = set_bytes(name, members, bits - named) / members
-    return sum(share[bits] for bits in design.prefix_bits)
+    return sum(share[bits] for bits in prefixes)
 
 
 def _record_bytes(load: Load, partitions: int) -> float:

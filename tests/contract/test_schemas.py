@@ -52,6 +52,7 @@ DECISIONS = [
     Decision(Status.NEAR_DUPLICATE, "0" * 24, -1, Method.SIMHASH, "f" * 16, hamming_distance=0),
     Decision(Status.NEAR_DUPLICATE, "0" * 24, -1, Method.SIMHASH, "f" * 16, hamming_distance=128),
     Decision(Status.NEAR_DUPLICATE, "0" * 24, "", Method.FUSED, "f" * 16, 0.71, 2),
+    Decision(Status.ORIGINAL, "0" * 24, "a", Method.MINHASH, "f" * 16, revises="1" * 24),
     Decision(
         Status.ORIGINAL,
         "0" * 24,

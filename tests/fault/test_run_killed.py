@@ -6,6 +6,8 @@ import random
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 import msgspec
@@ -90,3 +92,44 @@ def test_a_run_killed_again_and_again_ends_as_if_it_never_was(
     assert output.read_bytes() == expected
     assert originals(state) == all_originals
     assert not written.exists()
+
+
+FORGETTING = ("--time-field", "at", "--window", "1200s", "--lateness", "300s")
+
+
+def with_tombstones(documents: Path, count: int) -> Iterator[bytes]:
+    """Give each document one of few ids and the time of its place, and let some be forgotten."""
+    with documents.open("rb") as file:
+        for number, line in enumerate(islice(file, count)):
+            document = msgspec.json.decode(line)
+            yield msgspec.json.encode({**document, "id": number % 700, "at": number})
+            if number % 40 == 0:
+                yield b'{"id": %d, "text": null}' % (number // 2 % 700)
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_so_does_one_that_forgets(documents: Path, tmp_path: Path, jobs: int) -> None:
+    lines = tmp_path / "lines.jsonl"
+    lines.write_bytes(b"\n".join(with_tombstones(documents, 12_000)))
+    flags = (*FORGETTING, "--revisions", "replace")
+    calm, state = tmp_path / "calm.db", tmp_path / "killed.db"
+    output = tmp_path / "killed.jsonl"
+    written = output.with_name(output.name + ".partial")
+    subprocess.run([*command(lines, calm, tmp_path / "calm.jsonl"), *flags], check=True)
+    expected = (tmp_path / "calm.jsonl").read_bytes()
+    moments = random.Random(jobs)
+
+    for _ in range(3):
+        size = moments.randrange(1, len(expected) * 9 // 10)
+        written.unlink(missing_ok=True)
+        process = subprocess.Popen([*command(lines, state, output, jobs), *flags])
+        kill_after(process, written, size, moments.uniform(0, 0.05))
+        if output.exists():  # it was done, and its session over
+            assert output.read_bytes() == expected
+            for file in (output, *tmp_path.glob("killed.db*")):
+                file.unlink()
+    subprocess.run([*command(lines, state, output, jobs), *flags], check=True)
+
+    assert output.read_bytes() == expected
+    assert b'"revises"' in expected
+    assert state.stat().st_size == pytest.approx(calm.stat().st_size, rel=0.2)

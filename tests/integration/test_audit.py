@@ -153,8 +153,11 @@ def test_a_sound_index_has_no_violations(index: Index) -> None:
         "pending_entries": 0,
         "void_entries": 0,
         "unknown_entries": 0,
+        "id_entries": originals,
+        "unnamed": 0,
         "pairs_compared": 0,
         "decisions": len(decided),
+        "gone": 0,
         "other_configuration": 0,
         "violations": [],
     }

@@ -63,6 +63,20 @@ class TestAnnotations:
         assert record.value.startswith(value[:-2] + b',"dedup":{"status":"original"')
         assert record.value.endswith(b"}} ")
 
+    def test_a_tombstone_has_its_document_forgotten(self, worker: Worker) -> None:
+        copies = [Sent(document(id=name, text=TEXT), name.encode()) for name in "abc"]
+        tombstone = Sent(None, b"a", [("trace", b"1")])
+        worker.send([*copies[:2], tombstone, copies[2]])
+
+        worker.start()
+
+        records = worker.receive(worker.topics.output, 4)
+        assert [record.key for record in records] == [b"a", b"b", b"a", b"c"]
+        assert records[2].value is None
+        assert records[2].headers == [("trace", b"1")]
+        found = decisions([record for record in records if record.value is not None])
+        assert [found[name]["original_id"] for name in "abc"] == ["a", "a", "c"]
+
     def test_a_restarted_worker_goes_on_where_it_stopped(self, worker: Worker) -> None:
         worker.send([Sent(document(id="a", text=TEXT))])
         worker.start()
@@ -78,7 +92,7 @@ class TestAnnotations:
 
 
 POISON = [
-    (Reason.TOMBSTONE, Sent(None, b"k")),
+    (Reason.TOMBSTONE, Sent(None, b"\xff")),
     (Reason.TOO_LARGE, Sent(document(text="x" * 100_000), b"k")),
     (Reason.NOT_UTF8, Sent(b'{"text": "\xff"}')),
     (Reason.NOT_JSON, Sent(b"hello", b"k", [("trace", b"1")])),

@@ -4,25 +4,45 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 
 import numpy as np
 
 from stream_dedup import Choice, Decision, Document, Settings, Status, VerifyBy
 from stream_dedup.fingerprint.fingerprinter import Fingerprinter
 from stream_dedup.settings import MEASURES
+from stream_dedup.types import DocumentId
 
 #: Status and original id: what an index decides about a document.
 Answer = tuple[Status, str | int]
 
 
-def decide_by_brute_force(settings: Settings, documents: Sequence[Document]) -> list[Answer]:
-    """Decide as ``stream_dedup.index.base`` promises."""
+def decide_by_brute_force(
+    settings: Settings,
+    documents: Sequence[Document],
+    *,
+    forgotten: Mapping[int, Collection[DocumentId]] = MappingProxyType({}),
+    batch_ends: Collection[int] = (),
+) -> list[Answer]:
+    """Decide as ``stream_dedup.index.base`` promises.
+
+    Args:
+        settings: all settings.
+        documents: the stream.
+        forgotten: ids that are forgotten before the document of this number.
+        batch_ends: numbers of the documents that batches begin with; renewals count from there on.
+    """
     pairs = _Pairs(settings, documents)
     originals: list[int] = []
     answers: list[Answer] = []
+    renewed: dict[int, float] = {}
     for row, document in enumerate(documents):
+        if row in batch_ends:
+            pairs.renew(renewed)
+        gone = forgotten.get(row, ())
+        originals = [other for other in originals if documents[other].id not in gone]
         found = None
         if not pairs.prints.empty[row]:
             candidates = [other for other in originals if pairs.near(row, other)]
@@ -34,6 +54,7 @@ def decide_by_brute_force(settings: Settings, documents: Sequence[Document]) -> 
             answers.append((Status.ORIGINAL, document.id))
             continue
         original = documents[found]
+        renewed[found] = max(renewed.get(found, 0.0), document.time or 0.0)
         exact = pairs.prints.digests[row] == pairs.prints.digests[found]
         again = (original.source, original.id) == (document.source, document.id)
         if exact and again:
@@ -53,10 +74,18 @@ class _Pairs:
         fingerprinter = Fingerprinter(settings)
         self._verifier = fingerprinter.verifier
         self.prints = fingerprinter.fingerprint([document.text for document in documents])
+        self._renewed: dict[int, float] = {}
+
+    def renew(self, renewed: Mapping[int, float]) -> None:
+        """Let originals be near until a window after these times."""
+        if self._settings.renew:
+            self._renewed = dict(renewed)
 
     def near(self, row: int, other: int) -> bool:
-        left, right = self._documents[row].time or 0.0, self._documents[other].time or 0.0
-        if self._settings.window is not None and abs(left - right) > self._settings.window:
+        time, begins = self._documents[row].time or 0.0, self._documents[other].time or 0.0
+        ends = max(begins, self._renewed.get(other, begins))
+        window = self._settings.window
+        if window is not None and not begins - window <= time <= ends + window:
             return False
         shared = bool((self.prints.keys[row] == self.prints.keys[other]).any())
         return shared and self._compare(row, other)[1]

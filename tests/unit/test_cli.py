@@ -436,6 +436,8 @@ class TestSummary:
             "exact_duplicates": 1,
             "near_duplicates": 1,
             "dead_letters": 0,
+            "tombstones": 0,
+            "late": 0,
             "largest_groups": [
                 {
                     "duplicate_id": row["dedup"]["duplicate_id"],

@@ -40,6 +40,36 @@ class TestPrefixTable:
             for position, key in enumerate(asked):
                 assert sorted(got[position]) == sorted(expected.get(key, []))
 
+    @pytest.mark.parametrize("seed", range(10))
+    def test_what_is_hidden_is_not_found_and_what_is_kept_is_numbered_anew(self, seed: int) -> None:
+        rng = np.random.Generator(np.random.PCG64(seed))
+        table = PrefixTable(capacity=8)
+        keys = rng.integers(0, 40, 300).astype(np.uint64)
+        values = rng.integers(0, 100, 300)
+        table.add(keys, values)
+        hidden = rng.choice(100, 30, replace=False)
+        kept = np.ones(100, np.bool_)
+        kept[hidden] = False
+
+        def found() -> set[tuple[int, int]]:
+            asked = np.arange(40, dtype=np.uint64)
+            positions, numbers = table.find(asked)
+            return set(zip(positions.tolist(), numbers.tolist(), strict=True))
+
+        table.hide(hidden[:10])
+        table.hide(hidden[10:])
+        pairs = list(zip(keys.tolist(), values.tolist(), strict=True))
+        expected = {(key, value) for key, value in pairs if kept[value]}
+        assert found() == expected
+
+        table.keep(kept)
+
+        numbers = np.cumsum(kept) - 1
+        assert found() == {(key, int(numbers[value])) for key, value in expected}
+        assert len(table) == sum(kept[value] for _, value in pairs)
+        table.add(np.array([3], np.uint64), np.array([99]))
+        assert (3, 99) in found()
+
     def test_it_knows_its_length(self) -> None:
         table = PrefixTable()
         table.add(np.arange(5, dtype=np.uint64), np.arange(5))

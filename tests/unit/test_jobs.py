@@ -22,6 +22,7 @@ from stream_dedup.cli import run as command
 from stream_dedup.cli.main import cli
 from stream_dedup.errors import WorkerError
 from stream_dedup.generate import StreamShape, generate
+from stream_dedup.index.revisions import Answers
 from stream_dedup.settings import Settings
 from stream_dedup.stream import jobs as module
 from stream_dedup.stream.files import CHUNK_LINES, Chunk
@@ -91,6 +92,32 @@ class TestSameBytes:
         flags = ("in", "--format", "text", "--method", "simhash", "--shingle", "char:5")
         assert outcome(2, *flags) == outcome(1, *flags)
 
+    @pytest.mark.parametrize("revisions", ["off", "replace"])
+    def test_tombstones_revisions_and_what_expires(
+        self, lines: list[bytes], revisions: str
+    ) -> None:
+        documents: list[bytes] = []
+        for number, line in enumerate(lines):
+            document = msgspec.json.decode(line)
+            documents.append(msgspec.json.encode({**document, "id": number % 900, "at": number}))
+            if number % 50 == 0:
+                documents.append(b'{"id": %d, "text": null, "n": 1.0}' % (number // 3))
+        Path("in").write_bytes(b"\n".join(documents))
+        flags = ("--time-field", "at", "--window", "1500s", "--lateness", "200s")
+
+        alone, together = (
+            outcome(jobs, "in", *flags, "--revisions", revisions, "--state", f"{jobs}.db")
+            for jobs in (1, 2)
+        )
+
+        assert together == alone
+        summary = alone[1]
+        assert summary["tombstones"] == len(documents) - len(lines)
+        assert summary["late"] == 0
+        written = alone[2][0].splitlines()
+        assert written.count(documents[1]) == 1
+        assert (b'"revises"' in alone[2][0]) == (revisions == "replace")
+
     def test_nothing_at_all(self) -> None:
         Path("in").write_bytes(b"\n\n")
 
@@ -148,7 +175,7 @@ class TestErrors:
         def claim(prepared: Prepared) -> Claimed:
             if moment == "claim":
                 kill()
-            return Claimed([None] * len(prepared.batch))
+            return Claimed(Answers([None] * len(prepared.batch)))
 
         with JobPool(2, make) as pool:
 

@@ -21,7 +21,7 @@ from stream_dedup.stream.loop import Loop, Observer
 from stream_dedup.stream.messages import Reason
 from stream_dedup.stream.patience import GIVE_UP_SECONDS
 from stream_dedup.stream.transport import Output, Partition, Position, PublishError, Record
-from stream_dedup.types import Decision, Document, Method, Status
+from stream_dedup.types import Decision, Document, DocumentId, Method, Status
 
 SETTINGS = Settings(batch_documents=4, max_document_bytes=200_000)
 NOW = 1_700_000_000.25
@@ -117,6 +117,10 @@ class FakeDeduplicator:
     def __init__(self, failures: int = 0) -> None:
         self.failures = failures
         self.seen: list[list[Document]] = []
+        #: What was decided and forgotten, in order.
+        self.calls: list[list[DocumentId]] = []
+        self.settled = 0
+        self.discarded = 0
 
     def decide(self, documents: Sequence[Document]) -> list[Decision]:
         self.seen.append(list(documents))
@@ -124,10 +128,21 @@ class FakeDeduplicator:
             self.failures -= 1
             message = "Redis does not answer."
             raise ServiceError(message)
+        self.calls.append([document.id for document in documents])
         return [
             Decision(Status.ORIGINAL, "a" * 24, document.id, Method.MINHASH, "b" * 16)
             for document in documents
         ]
+
+    def forget(self, ids: Sequence[DocumentId]) -> list[int]:
+        self.calls.append([f"forget {one!r}" for one in ids])
+        return [0] * len(ids)
+
+    def settle(self) -> None:
+        self.settled += 1
+
+    def discard(self) -> None:
+        self.discarded += 1
 
 
 def drain(
@@ -311,7 +326,8 @@ class TestDeadLetters:
 
     @pytest.mark.parametrize("reason", POISON, ids=str)
     def test_poison_goes_aside_and_the_others_go_on(self, reason: Reason) -> None:
-        poison = Message(POISON[reason], b"k", [("trace", b"1")])
+        key = b"\xff" if reason is Reason.TOMBSTONE else b"k"
+        poison = Message(POISON[reason], key, [("trace", b"1")])
         before = metric("dead_letters_total", reason=str(reason))
 
         outputs = drain(
@@ -331,7 +347,7 @@ class TestDeadLetters:
             "source-offset": b"0",
             **truncated,
         }
-        assert (letter.key, letter.timestamp) == (b"k", poison.timestamp)
+        assert (letter.key, letter.timestamp) == (key, poison.timestamp)
         expected = POISON[reason]
         assert letter.value == (expected and expected[:65_536])
         assert metric("dead_letters_total", reason=str(reason)) == before + 1
@@ -543,7 +559,7 @@ class TestMetrics:
         assert metric("consumer_lag_records", topic="documents", partition="0") == 0
 
     def test_every_name_has_the_prefix_and_its_unit(self) -> None:
-        units = ("_total", "_seconds", "_records", "_documents", "_info")
+        units = ("_total", "_seconds", "_records", "_documents", "_originals", "_info")
         for value in vars(metrics).values():
             if isinstance(value, prometheus_client.Counter | prometheus_client.Gauge | Histogram):
                 (family,) = value.collect()

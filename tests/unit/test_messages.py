@@ -17,6 +17,7 @@ from stream_dedup.stream.messages import (
     Reason,
     annotate,
     annotation_headers,
+    ids_of_key,
     parse_time,
 )
 from stream_dedup.types import Decision, Document, Method, Status
@@ -29,12 +30,12 @@ ANNOTATION = (
 )
 
 
-def decode(value: bytes | None, **settings: Any) -> Document:
+def decode(value: bytes, **settings: Any) -> Document:
     decoder = Decoder(Settings(max_document_bytes=500_000, **settings))
     return decoder.decode(value, fallback_id="fallback", source="t/0/1", fallback_time=12.5)
 
 
-def reason(value: bytes | None, **settings: Any) -> Reason:
+def reason(value: bytes, **settings: Any) -> Reason:
     with pytest.raises(Poison) as caught:
         decode(value, **settings)
     assert len(caught.value.detail) <= 200
@@ -101,11 +102,56 @@ class TestDecoder:
             Decoder(Settings(**names))
 
 
+class TestTombstones:
+    @pytest.mark.parametrize(
+        ("key", "ids"),
+        [
+            (b"a1", ["a1"]),
+            ("ä".encode(), ["ä"]),
+            (b"42", ["42", 42]),
+            (b"-7", ["-7", -7]),
+            (b"0", ["0", 0]),
+            (b"007", ["007"]),
+            (b"1.0", ["1.0"]),
+            ("٣".encode(), ["٣"]),
+        ],
+    )
+    def test_a_key_stands_for_a_string_and_maybe_a_number(
+        self, key: bytes, ids: list[str | int]
+    ) -> None:
+        assert ids_of_key(key) == ids
+
+    @pytest.mark.parametrize("key", [None, b"", b"\xff", b"x" * 1025])
+    def test_a_key_that_is_no_id_is_refused(self, key: bytes | None) -> None:
+        with pytest.raises(Poison) as caught:
+            ids_of_key(key)
+
+        assert caught.value.reason is Reason.TOMBSTONE
+
+    @pytest.mark.parametrize(
+        ("value", "expected"),
+        [
+            (b'{"id": "a", "text": null}', "a"),
+            (b'{"text": null, "id": 7, "more": [1]}', 7),
+            (b'{"text": null}', None),
+            (b'{"id": null, "text": null}', None),
+            (b'{"id": 1.5, "text": null}', None),
+            (b'{"id": "a", "text": "null"}', None),
+            (b'{"id": "a"}', None),
+            (b"nonsense", None),
+            (b"[]", None),
+        ],
+    )
+    def test_an_object_with_an_id_and_a_null_text_names_it(
+        self, value: bytes, expected: str | int | None
+    ) -> None:
+        assert Decoder(Settings()).forgotten_id(value) == expected
+
+
 class TestPoison:
     @pytest.mark.parametrize(
         ("value", "expected"),
         [
-            (None, Reason.TOMBSTONE),
             (b'{"text": "' + b"x" * 500_000 + b'"}', Reason.TOO_LARGE),
             (b'{"text": "\xff"}', Reason.NOT_UTF8),
             (b'{"text": "a", "other": "\xff"}', Reason.NOT_UTF8),
@@ -141,7 +187,7 @@ class TestPoison:
         ],
         ids=lambda value: str(value)[:40],
     )
-    def test_each_kind_has_its_reason(self, value: bytes | None, expected: Reason) -> None:
+    def test_each_kind_has_its_reason(self, value: bytes, expected: Reason) -> None:
         assert reason(value) is expected
 
     @pytest.mark.parametrize(

@@ -180,6 +180,7 @@ class TestDescriptions:
             "input",
             "fingerprint",
             "run",
+            "forgetting",
             "redis",
             "kafka",
             "groups",

@@ -13,10 +13,11 @@ from stream_dedup.index.redis import RedisIndex
 from stream_dedup.settings import Settings
 from stream_dedup.stream.handover import await_rebuild
 from stream_dedup.stream.loop import Loop
-from stream_dedup.types import Decision, Document
+from stream_dedup.types import Decision, Document, DocumentId
 from stream_dedup_workers import process
 from stream_dedup_workers.pulse import Pulse
 from stream_dedup_workers.shadow import shadowed
+from stream_dedup_workers.sweeping import sweeping
 
 log = logging.getLogger(__name__)
 
@@ -41,11 +42,25 @@ class CountedDeduplicator:
         metrics.claims_voided_total.inc(counts.voided)
         metrics.claims_retried_total.inc(counts.retried)
         metrics.capped_probes_total.inc(counts.capped)
+        metrics.late_documents_total.inc(counts.late)
+        metrics.future_documents_total.inc(counts.ahead)
         return decisions
 
     def await_rebuild(self, beat: Callable[[], None], stopping: Callable[[], bool]) -> None:
         """Wait for the rebuild of the index to end, if there is one (see ``handover``)."""
         await_rebuild(self._deduplicator.settings, self._index, beat=beat, stopping=stopping)
+
+    def forget(self, ids: Sequence[DocumentId]) -> list[int]:
+        """Forget the originals that have these ids."""
+        return self._deduplicator.forget(ids)
+
+    def settle(self) -> None:
+        """Forget what has been replaced."""
+        self._deduplicator.settle()
+
+    def discard(self) -> None:
+        """Replace nothing: the latest decisions were not published."""
+        self._deduplicator.discard()
 
     def close(self) -> None:
         """Close the connections."""
@@ -61,7 +76,10 @@ def _work(settings: Settings, identity: str, pulse: Pulse, stop: Callable[[], bo
         metrics.build_info.labels(__version__, deduplicator.configuration).set(1)
         pulse.beat()
         deduplicator.await_rebuild(pulse.beat, stop)
-        with process.transport_of(settings, identity, pulse) as (transport, beat):
+        with (
+            process.transport_of(settings, identity, pulse) as (transport, beat),
+            sweeping(settings),
+        ):
             log.info("started, configuration %s", deduplicator.configuration)
             loop = Loop(
                 settings, transport, deduplicator, time, stopping=stop, beat=beat, observer=shadow

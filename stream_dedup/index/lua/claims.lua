@@ -6,15 +6,24 @@
 --   NS:{P}:tTT:HHHH   sorted set, one for each table TT (hexadecimal) and leading bits HHHH of the
 --                     table key. Score: the following bits of the table key, exact below 2^53.
 --                     Member: a claim id, 8 bytes, big-endian, so equal scores sort by age.
+--   NS:{P}:i00:HHHH   the same for document ids: an original stands under the hash of its id.
 --   NS:{P}:cN         hash, bucket N of claim records. Field: claim id. Value: the claim's fate, one
 --                     byte, then its record (see records.py): P pending, O original, V void. The
---                     fate is written once: P becomes O or V, and neither ever changes. A void
---                     claim keeps no record.
+--                     fate is written once, P becomes O or V; but an original that is forgotten or
+--                     expires becomes V. Nothing leaves V. A void claim keeps no record.
+--   NS:{P}:f          the fence, a claim id: an earlier claim that has no record is void, and can
+--                     get none any more. So the byte of a void claim can go once it is behind it.
 --   NS:{P}:n          number of originals whose records are in the partition.
---   NS:{index}        hash, one for the index: configuration, layout, workers (a counter).
+--   NS:{index}        hash, one for the index: configuration, layout; workers (a counter);
+--                     watermark (largest event time); forgotten (a counter), and what it was when
+--                     the latest sweep began (seen), and when that was (began, Unix time).
 --
 -- Rows are packed little-endian and back to back in one argument; every reply is packed likewise.
 -- Each function may be repeated, or come late, without harm.
+
+-- Where the time that an original was renewed to stands in a value: fate 1, identity 8, time 8,
+-- digest 16 (see records.py).
+local RENEWED = 34
 
 -- Redis offers these only while a function runs, not while the library loads.
 local function tools()
@@ -89,19 +98,30 @@ local function probe(keys, args)
   return sightings:packed()
 end
 
--- register NS:{P}: rows limit width tables -> one byte for each row, pairs of (row number u32, claim
+-- Returns what says whether a claim is behind the fence of a partition.
+local function fence(prefix)
+  local unpack = struct.unpack
+  local high, low = unpack('>I4I4', redis.call('GET', prefix .. 'f') or string.rep('\0', 8))
+  return function(claim)
+    local mine, rest = unpack('>I4I4', claim)
+    return mine < high or (mine == high and rest < low)
+  end
+end
+
+-- register NS:{P}: rows limit width tables all -> one byte for each row, pairs of (row number u32, claim
 -- id 8 bytes), the partition's originals. All of a protocol's attempt for documents that meet nobody
 -- unknown; what else they meet is told, and nothing of them written.
 -- A row: claim id, bucket u32, length u32, ids of claims that are known not to matter, length u32,
--- record, and for each of the tables a key suffix (width bytes) and a score (16 decimal digits).
+-- record, and for each of the tables a key suffix (width bytes) and a score (16 decimal digits);
+-- after these up to ``all`` more, where it is entered without looking.
 -- The byte: O an original now; M (met) the pairs tell other claims under its keys; F (full) there are
 -- more than limit under one of them; P or V the fate that a claim with this id had already.
 local function register(keys, args)
   local call, pack, unpack = tools()
   local prefix, rows, limit = keys[1], args[1], tonumber(args[2])
-  local width, tables = tonumber(args[3]), tonumber(args[4])
+  local width, tables, all = tonumber(args[3]), tonumber(args[4]), tonumber(args[5])
   local form, at, row, committed = row_form(width), 1, 0, 0
-  local fates, found = {}, {}
+  local fates, found, fenced = {}, {}, fence(prefix)
   while at <= #rows do
     local claim, bucket, known, record
     claim, bucket, known, record, at = unpack('<c8I4I4c0I4c0', rows, at)
@@ -124,11 +144,18 @@ local function register(keys, args)
         end
       end
     end
+    for i = 2 * tables + 1, 2 * all, 2 do
+      local suffix, score = unpack(form, rows, at)
+      places[i], places[i + 1], at = prefix .. suffix, score, at + width + 16
+    end
+    if not fate and fenced(claim) then
+      fate = 'V'
+    end
     if not fate then
       local bucket_key = prefix .. 'c' .. bucket
       if call('HSETNX', bucket_key, claim, 'O' .. record) == 1 then
         committed = committed + 1
-        for i = 1, 2 * tables, 2 do
+        for i = 1, 2 * all, 2 do
           call('ZADD', places[i], places[i + 1], claim)
         end
         fate = 'O'
@@ -215,10 +242,13 @@ end
 local function put(keys, args)
   local call, _, unpack = tools()
   local prefix, rows, at = keys[1], args[1], 1
+  local fenced = fence(prefix)
   while at <= #rows do
     local claim, bucket, record
     claim, bucket, record, at = unpack('<c8I4I4c0', rows, at)
-    call('HSETNX', prefix .. 'c' .. bucket, claim, 'P' .. record)
+    if not fenced(claim) then
+      call('HSETNX', prefix .. 'c' .. bucket, claim, 'P' .. record)
+    end
   end
   return redis.status_reply('OK')
 end
@@ -228,9 +258,10 @@ end
 local function read(keys, args)
   local call, pack, unpack = tools()
   local prefix, rows, values = keys[1], args[1], {}
+  local fenced = fence(prefix)
   for at = 1, #rows, 12 do
     local claim, bucket = unpack('<c8I4', rows, at)
-    local value = call('HGET', prefix .. 'c' .. bucket, claim) or ''
+    local value = call('HGET', prefix .. 'c' .. bucket, claim) or (fenced(claim) and 'V') or ''
     values[#values + 1] = pack('<I4', #value) .. value
   end
   return table.concat(values)
@@ -241,12 +272,15 @@ end
 local function settle(keys, args)
   local call, _, unpack, sub = tools()
   local prefix, rows, fates, committed = keys[1], args[1], {}, 0
+  local fenced = fence(prefix)
   for at = 1, #rows, 13 do
     local claim, bucket, fate = unpack('<c8I4c1', rows, at)
     local key = prefix .. 'c' .. bucket
     local value = call('HGET', key, claim)
     local stands = value and sub(value, 1, 1)
-    if not value or (stands == 'P' and fate == 'V') then
+    if not value and fenced(claim) then
+      stands = 'V'
+    elseif not value or (stands == 'P' and fate == 'V') then
       call('HSET', key, claim, 'V')
       stands = 'V'
     elseif stands == 'P' then
@@ -281,14 +315,166 @@ local function forget(keys, args)
   return redis.status_reply('OK')
 end
 
+-- note NS:{P}: rows width -> nothing. Enters claims without looking.
+-- A row: key suffix (width bytes), score (16 decimal digits), claim id.
+local function note(keys, args)
+  local call, _, unpack, sub = tools()
+  local prefix, rows, width = keys[1], args[1], tonumber(args[2])
+  for at = 1, #rows, width + 24 do
+    local score, claim = unpack('<c16c8', rows, at + width)
+    call('ZADD', prefix .. sub(rows, at, at + width - 1), score, claim)
+  end
+  return redis.status_reply('OK')
+end
+
+-- renew NS:{P}: rows -> nothing. Moves the times of originals forward (see records.py).
+-- A row: claim id, bucket u32, time f64.
+local function renew(keys, args)
+  local call, _, unpack, sub = tools()
+  local prefix, rows = keys[1], args[1]
+  for at = 1, #rows, 20 do
+    local claim, bucket = unpack('<c8I4', rows, at)
+    local key = prefix .. 'c' .. bucket
+    local value = call('HGET', key, claim)
+    if
+      value
+      and sub(value, 1, 1) == 'O'
+      and unpack('<d', value, RENEWED) < unpack('<d', rows, at + 12)
+    then
+      local time = sub(rows, at + 12, at + 19)
+      call('HSET', key, claim, sub(value, 1, RENEWED - 1) .. time .. sub(value, RENEWED + 8))
+    end
+  end
+  return redis.status_reply('OK')
+end
+
+-- retire NS:{P}: rows -> for each row one byte: the fate before, or '-' for no record. Originals
+-- become void. A row: claim id, bucket u32.
+local function retire(keys, args)
+  local call, _, unpack, sub = tools()
+  local prefix, rows, fates, retired = keys[1], args[1], {}, 0
+  for at = 1, #rows, 12 do
+    local claim, bucket = unpack('<c8I4', rows, at)
+    local key = prefix .. 'c' .. bucket
+    local fate = sub(call('HGET', key, claim) or '-', 1, 1)
+    if fate == 'O' then
+      call('HSET', key, claim, 'V')
+      retired = retired + 1
+    end
+    fates[#fates + 1] = fate
+  end
+  if retired > 0 then
+    call('DECRBY', prefix .. 'n', retired)
+  end
+  return table.concat(fates)
+end
+
+-- clear NS:{P}: buckets fence cutoff time_at -> claim ids of the originals behind the fence that
+-- stay, of the void claims before it, how many originals expired, how many other claims were removed,
+-- the partition's originals. Moves the fence forward; of the buckets (u32 each) removes whatever is
+-- behind it and no original. Originals expire whose time (f64 at this place of the value) is before
+-- the cutoff (f64).
+local function clear(keys, args)
+  local call, _, unpack, sub = tools()
+  local prefix, buckets, cutoff = keys[1], args[1], unpack('<d', args[3])
+  local at_time = tonumber(args[4])
+  if call('GET', prefix .. 'f') ~= args[2] and not fence(prefix)(args[2]) then
+    call('SET', prefix .. 'f', args[2])
+  end
+  local fenced = fence(prefix)
+  local stay, void, expired, removed = {}, {}, 0, 0
+  for at = 1, #buckets, 4 do
+    local key = prefix .. 'c' .. unpack('<I4', buckets, at)
+    local records = call('HGETALL', key)
+    for i = 1, #records, 2 do
+      local claim, value = records[i], records[i + 1]
+      local fate, behind = sub(value, 1, 1), fenced(claim)
+      if fate == 'O' and unpack('<d', value, at_time) < cutoff then
+        expired = expired + 1
+        if behind then
+          call('HDEL', key, claim)
+        else
+          call('HSET', key, claim, 'V')
+          void[#void + 1] = claim
+        end
+      elseif fate == 'O' and behind then
+        stay[#stay + 1] = claim
+      elseif fate == 'V' and not behind then
+        void[#void + 1] = claim
+      elseif behind then
+        call('HDEL', key, claim)
+        removed = removed + 1
+      end
+    end
+  end
+  local originals = call('GET', prefix .. 'n')
+  if expired > 0 then
+    originals = call('DECRBY', prefix .. 'n', expired)
+  end
+  return { table.concat(stay), table.concat(void), expired, removed, tonumber(originals or 0) }
+end
+
+-- list NS:{P}: rows width limit -> how many members each row has got (u32 each), and these, 8 bytes
+-- each. A row: key suffix (width bytes), rank of the first member u32.
+local function list(keys, args)
+  local call, pack, unpack, sub = tools()
+  local prefix, rows, width, limit = keys[1], args[1], tonumber(args[2]), tonumber(args[3])
+  local counts, found = {}, {}
+  for at = 1, #rows, width + 4 do
+    local first = unpack('<I4', rows, at + width)
+    local key = prefix .. sub(rows, at, at + width - 1)
+    local members = call('ZRANGE', key, first, first + limit - 1)
+    counts[#counts + 1] = pack('<I4', #members)
+    found[#found + 1] = table.concat(members)
+  end
+  return { table.concat(counts), table.concat(found) }
+end
+
+-- Returns the time of the server, Unix time in seconds, as text.
+local function clock()
+  local now = redis.call('TIME')
+  return now[1] .. '.' .. string.format('%06d', now[2])
+end
+
 -- enter NS:{index}: configuration layout -> the configuration and the layout that stand (the first
--- caller's), and a number for the calling worker.
+-- caller's), a number for the calling worker, and the server's time.
 local function enter(keys, args)
   local call = tools()
   call('HSETNX', keys[1], 'configuration', args[1])
   call('HSETNX', keys[1], 'layout', args[2])
   local stands = call('HMGET', keys[1], 'configuration', 'layout')
-  return { stands[1], stands[2], call('HINCRBY', keys[1], 'workers', 1) }
+  return { stands[1], stands[2], call('HINCRBY', keys[1], 'workers', 1), clock() }
+end
+
+-- advance NS:{index}: time -> the watermark that stands ('' for none), the server's time. Moves the
+-- watermark forward; a time of '' only asks.
+local function advance(keys, args)
+  local call = tools()
+  local stands = call('HGET', keys[1], 'watermark') or ''
+  if args[1] ~= '' and (stands == '' or tonumber(stands) < tonumber(args[1])) then
+    call('HSET', keys[1], 'watermark', args[1])
+    stands = args[1]
+  end
+  return { stands, clock() }
+end
+
+-- forgot NS:{index}: count -> nothing. Counts what was forgotten.
+local function forgot(keys, args)
+  redis.call('HINCRBY', keys[1], 'forgotten', args[1])
+  return redis.status_reply('OK')
+end
+
+-- turn NS:{index}: interval patience -> whether it is the caller's turn to sweep (1 or 0): when the
+-- latest sweep began so many seconds ago, or patience ago if nothing was forgotten since.
+local function turn(keys, args)
+  local call = tools()
+  local now, known = tonumber(clock()), call('HMGET', keys[1], 'began', 'forgotten', 'seen')
+  local wait = tonumber(args[(known[2] or '') == (known[3] or '') and 2 or 1])
+  if now - tonumber(known[1] or 0) < wait then
+    return 0
+  end
+  call('HSET', keys[1], 'began', now, 'seen', known[2] or '')
+  return 1
 end
 
 redis.register_function('stream_dedup_1_probe', probe)
@@ -305,3 +491,11 @@ redis.register_function('stream_dedup_1_settle', settle)
 redis.register_function('stream_dedup_1_withdraw', withdraw)
 redis.register_function('stream_dedup_1_forget', forget)
 redis.register_function('stream_dedup_1_enter', enter)
+redis.register_function('stream_dedup_1_note', note)
+redis.register_function('stream_dedup_1_renew', renew)
+redis.register_function('stream_dedup_1_retire', retire)
+redis.register_function('stream_dedup_1_clear', clear)
+redis.register_function('stream_dedup_1_list', list)
+redis.register_function('stream_dedup_1_advance', advance)
+redis.register_function('stream_dedup_1_forgot', forgot)
+redis.register_function('stream_dedup_1_turn', turn)
