@@ -12,7 +12,7 @@ import click
 from stream_dedup.cli.groups import limits_of, read_members
 from stream_dedup.cli.options import settings_options
 from stream_dedup.errors import ConfigurationMismatch, InputError, ServiceError
-from stream_dedup.groups import DUPLICATE_ID, Group, ListedMember, encode, fold_all
+from stream_dedup.groups import DUPLICATE_ID, Group, ListedMember, decode_group, encode, fold_all
 from stream_dedup.index.base import duplicate_id
 from stream_dedup.settings import Settings
 from stream_dedup.types import ids_meant_by
@@ -71,20 +71,20 @@ def group_command(
 
 def _look_up(name: str, settings: Settings) -> Group | None:
     # Imported here because files do without the client.
-    from stream_dedup.index.group_store import GroupStore  # noqa: PLC0415
+    from stream_dedup.index.group_view import GroupView  # noqa: PLC0415
 
     is_group = DUPLICATE_ID.fullmatch(name) is not None
-    with closing(GroupStore.connect(settings)) as store:
-        store.enter()
-        if is_group and (found := store.look_up([name])):
-            return found[0]
+    with closing(GroupView.connect(settings)) as view:
+        if is_group and (state := view.look_up(name)):
+            return decode_group(state)
         try:
             names = _groups_of(name, settings)
         except (ServiceError, ConfigurationMismatch):
             if is_group:  # maybe no document id at all, and groups need no index
                 return None
             raise
-        return _only(name, {group.duplicate_id: group for group in store.look_up(names)})
+        states = {one: view.look_up(one) for one in names}
+    return _only(name, {one: decode_group(state) for one, state in states.items() if state})
 
 
 def _groups_of(name: str, settings: Settings) -> list[str]:

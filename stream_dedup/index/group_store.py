@@ -17,7 +17,6 @@ from typing import Any, NamedTuple, Self
 from redis.exceptions import NoPermissionError, RedisError
 
 from stream_dedup.errors import ConfigurationMismatch, ServiceError
-from stream_dedup.groups import Group, decode_group
 from stream_dedup.index.connection import Client, connect, reporting_errors, target_of
 from stream_dedup.settings import Settings
 
@@ -135,15 +134,6 @@ class GroupStore:
 
         self._call("read", ids, [name.encode() for name in ids], take, known=known)
         return found
-
-    def look_up(self, ids: Sequence[str]) -> list[Group]:
-        """Return those of some groups that have a state, whatever has become of Redis meanwhile.
-
-        Raises:
-            ServiceError: Redis is out of reach or refuses.
-        """
-        held = self.read(ids, known=False)
-        return [decode_group(one.value) for one in held if one.value]
 
     def swap(self, swaps: Sequence[Swap], *, known: bool = True) -> dict[int, Held]:
         """Put states in the place of those expected; return what stands where others were found.

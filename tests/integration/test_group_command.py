@@ -1,4 +1,4 @@
-"""``stream-dedup group`` in Redis: by the name of a group, and by a document id."""
+"""Duplicate groups in Redis by command and over HTTP: by their name, and by a document id."""
 
 from __future__ import annotations
 
@@ -7,12 +7,18 @@ from contextlib import closing
 
 import pytest
 from click.testing import CliRunner, Result
+from starlette.testclient import TestClient
 
 from stream_dedup import Deduplicator, Document, Settings
 from stream_dedup.cli.main import cli
 from stream_dedup.groups import Limits, Member, encode, fold_all
 from stream_dedup.index.group_store import GroupStore, Held, Swap
+from stream_dedup.index.group_view import GroupView
+from stream_dedup.index.look_up import RedisLookUp
 from stream_dedup.index.redis import RedisIndex
+from stream_dedup.serve.app import make_app
+from stream_dedup.serve.groups import Groups
+from stream_dedup.serve.source import Source
 from stream_dedup.types import Status
 
 FERRY = "The ferry to the island leaves at nine in the morning, and again at noon if it is full."
@@ -91,6 +97,20 @@ def test_one_that_is_no_original_of_a_group(settings: Settings, names: Names, na
 
     assert missing.exit_code == 1
     assert "no duplicate of it is known" in missing.stderr
+
+
+def test_the_service_tells_of_groups(settings: Settings, names: Names) -> None:
+    # Over how many partitions they are spread it need not be told.
+    elsewhere = settings.model_copy(update={"partitions": 3})
+    groups = Groups(lambda: GroupView.connect(elsewhere))
+    app = make_app(elsewhere, Source(elsewhere, lambda: RedisLookUp.connect(elsewhere)), "", groups)
+    with TestClient(app) as client:
+        found = [client.get(f"/v1/groups/{name}") for name in names.values()]
+        missing = client.get(f"/v1/groups/{'f' * 24}")
+
+    assert [response.json()["original_id"] for response in found] == list(names)
+    assert found[0].text == group(settings, "a").stdout.strip()
+    assert missing.status_code == 404
 
 
 def test_an_id_takes_an_index_that_keeps_ids(redis_url: str) -> None:
