@@ -9,6 +9,7 @@ and top-k elements in data streams, 2005, section 3).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Annotated, NamedTuple
 
@@ -16,8 +17,11 @@ import msgspec
 
 from stream_dedup.types import Decision, Document, DocumentId, Status
 
+#: What names of duplicate groups look like.
+DUPLICATE_ID = re.compile("[0-9a-f]{24}")
+
 #: Name of a duplicate group.
-DuplicateId = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{24}$")]
+DuplicateId = Annotated[str, msgspec.Meta(pattern=f"^{DUPLICATE_ID.pattern}$")]
 
 #: Characters that are kept of an origin, of which there may be any number in a field.
 MAX_ORIGIN_CHARACTERS = 256

@@ -84,6 +84,10 @@ shadow_skipped_documents_total = Counter(
     "Published documents that the shadow did not decide; its index lacks their originals.",
     ["reason"],
 )
+shadow_skipped_ids_total = Counter(
+    f"{_PREFIX}_shadow_skipped_ids_total",
+    "Ids of published tombstones that the shadow did not forget; its index may keep originals.",
+)
 shadow_seconds_total = Counter(
     f"{_PREFIX}_shadow_seconds_total", "Time that the shadow spent deciding."
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -9,6 +10,17 @@ import msgspec
 
 #: A document's own name, as its producer gave it. Kept in the type it came in.
 DocumentId = str | int
+
+#: An integer of up to 64 bits, more or less, as JSON spells it.
+_INTEGER = re.compile("0|-?[1-9][0-9]{0,19}")
+
+
+def ids_meant_by(word: str) -> list[DocumentId]:
+    """Return the document ids that a word without a type stands for.
+
+    Digits stand for the string and for the number: ids of records' keys and of command lines.
+    """
+    return [word, int(word)] if _INTEGER.fullmatch(word) else [word]
 
 
 class Method(StrEnum):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -18,12 +17,10 @@ from stream_dedup.errors import InputError
 from stream_dedup.index.base import Index
 from stream_dedup.index.expiry import Swept
 from stream_dedup.settings import Settings
-from stream_dedup.types import DocumentId
+from stream_dedup.types import DocumentId, ids_meant_by
 
 #: Ids forgotten together.
 _IDS = 10_000
-#: A whole number, as JSON writes it.
-_NUMBER = re.compile(r"-?(0|[1-9]\d{0,18})")
 
 _EPILOG = """\b
 Examples:
@@ -135,7 +132,7 @@ def read_id(text: str) -> list[DocumentId]:
         except msgspec.DecodeError as error:
             msg = f"{text} is no id: {error}. Write it without quotes, or as a JSON string."
             raise InputError(msg) from error
-    return [int(text), text] if _NUMBER.fullmatch(text) else [text]
+    return ids_meant_by(text)
 
 
 def _sentences(done: Forgotten) -> list[str]:

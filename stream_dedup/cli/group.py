@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+from collections.abc import Mapping
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,16 +11,17 @@ import click
 
 from stream_dedup.cli.groups import limits_of, read_members
 from stream_dedup.cli.options import settings_options
-from stream_dedup.errors import InputError
-from stream_dedup.groups import Group, ListedMember, decode_group, encode, fold_all
+from stream_dedup.errors import ConfigurationMismatch, InputError, ServiceError
+from stream_dedup.groups import DUPLICATE_ID, Group, ListedMember, decode_group, encode, fold_all
+from stream_dedup.index.base import duplicate_id
 from stream_dedup.settings import Settings
-
-_DUPLICATE_ID = re.compile("[0-9a-f]{24}")
+from stream_dedup.types import ids_meant_by
 
 _EPILOG = """\b
 Examples:
   stream-dedup group 5f0c3b8a91d2e4467c1a0b9f --redis-url redis://redis:6379/0
   stream-dedup group 5f0c3b8a91d2e4467c1a0b9f --json | jq .size
+  stream-dedup group post-1001 --config worker.toml
   stream-dedup group post-1001 --annotated annotated.jsonl
 
 \b
@@ -28,8 +29,9 @@ Exit codes:
   0   the group was found
   1   there is no such group
   2   a flag or a setting is wrong
-  65  a line is not an annotated document
-  69  Redis is out of reach, or refuses
+  65  a line is not an annotated document, or the document id is in several groups
+  69  Redis is out of reach, or refuses, or has no index that keeps ids
+  78  the index was built with other fingerprint settings
 """
 
 
@@ -43,7 +45,7 @@ Exit codes:
     "group from instead of Redis; may be given several times.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the state as it is published.")
-@settings_options("groups", "redis", "input", also=("members_of",))
+@settings_options("groups", "redis", "input", "fingerprint", also=("members_of",))
 @click.pass_context
 def group_command(
     context: click.Context,
@@ -55,9 +57,10 @@ def group_command(
 ) -> None:
     """Show one duplicate group: its size, times, origins and members.
 
-    ID is the `duplicate_id` of an annotation. The state is looked up in Redis, where
-    `stream-dedup groups` keeps it. With --annotated it is counted out of files, and ID may also be
-    the id of a document in them. A group is known from its first duplicate on.
+    ID is the `duplicate_id` of an annotation, or the document id of the group's original. The state
+    is looked up in Redis, where `stream-dedup groups` keeps it; to find an original by its id takes
+    the index of the workers, with its settings. With --annotated the group is counted out of files,
+    and ID may be the id of any document in it. A group is known from its first duplicate on.
     """
     group = _fold(name, annotated, settings) if annotated else _look_up(name, settings)
     if group is None:
@@ -67,25 +70,41 @@ def group_command(
 
 
 def _look_up(name: str, settings: Settings) -> Group | None:
-    if not _DUPLICATE_ID.fullmatch(name):
-        msg = (
-            f"{name!r} is no duplicate id, which has 24 hexadecimal digits. Take the duplicate_id "
-            "of the document's annotation, or name annotated files with --annotated."
-        )
-        raise InputError(msg)
     # Imported here because files do without the client.
-    from stream_dedup.index.group_store import GroupStore  # noqa: PLC0415
+    from stream_dedup.index.group_view import GroupView  # noqa: PLC0415
 
-    with closing(GroupStore.connect(settings)) as store:
-        store.enter()
-        (held,) = store.read([name], known=False)
-    return decode_group(held.value) if held.value else None
+    is_group = DUPLICATE_ID.fullmatch(name) is not None
+    with closing(GroupView.connect(settings)) as view:
+        if is_group and (state := view.look_up(name)):
+            return decode_group(state)
+        try:
+            names = _groups_of(name, settings)
+        except (ServiceError, ConfigurationMismatch):
+            if is_group:  # maybe no document id at all, and groups need no index
+                return None
+            raise
+        states = {one: view.look_up(one) for one in names}
+    return _only(name, {one: decode_group(state) for one, state in states.items() if state})
+
+
+def _groups_of(name: str, settings: Settings) -> list[str]:
+    """Return the duplicate ids of the originals in Redis that have a document id."""
+    from stream_dedup.index.look_up import RedisLookUp  # noqa: PLC0415
+
+    with closing(RedisLookUp.connect(settings)) as index:
+        named = index.named(ids_meant_by(name))
+    originals = [one for some in named for one in some]
+    return [duplicate_id(one.document_id, one.digest) for one in originals]
 
 
 def _fold(name: str, paths: tuple[Path, ...], settings: Settings) -> Group | None:
     members = list(read_members(paths, settings))
     names = {name} | {m.duplicate_id for m in members if name in {str(m.id), str(m.original_id)}}
     found = fold_all((m for m in members if m.duplicate_id in names), limits_of(settings))
+    return _only(name, found)
+
+
+def _only(name: str, found: Mapping[str, Group]) -> Group | None:
     if len(found) > 1:
         msg = f"Documents with the id {name} are in {len(found)} groups. Name one: "
         raise InputError(msg + ", ".join(found))

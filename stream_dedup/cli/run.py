@@ -140,9 +140,10 @@ def run(
         set_aside = None
         if dead_letters is not None:
             set_aside = stack.enter_context(open_output(dead_letters)).write
-        job = Run(deduplicator.index, pool, write, set_aside, settings)
+        second = None
         if beside is not None:
-            job.shadow = stack.enter_context(_open(beside, shadow_state, redis=redis)).index
+            second = stack.enter_context(_open(beside, shadow_state, redis=redis)).index
+        job = Run(deduplicator.index, pool, write, set_aside, settings, shadow=second)
         progress = stack.enter_context(_progress(inputs, shown=not quiet and sys.stderr.isatty()))
         calm(CHUNK_LINES)
         job.annotate(_all_chunks(inputs, progress))

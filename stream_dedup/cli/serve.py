@@ -41,9 +41,9 @@ once, at the start.
 def serve(*, state: Path | None, openapi: bool, settings: Settings) -> None:
     """Answer over HTTP whether texts are known, and of which original they are duplicates.
 
-    POST /v1/query takes one document or a batch; /openapi.json describes it. Nothing is registered
-    and nothing written: of Redis it takes no more than the right to read. /metrics, /healthz and
-    /readyz are served too.
+    POST /v1/query takes one document or a batch, GET /v1/groups/DUPLICATE_ID tells of a group that
+    is kept in Redis; /openapi.json describes both. Nothing is registered and nothing written: of
+    Redis it takes no more than the right to read. /metrics, /healthz and /readyz are served too.
     """
     # Imported here because every other command does without a HTTP server.
     try:

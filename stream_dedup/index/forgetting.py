@@ -15,7 +15,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_dedup.errors import ServiceError
 from stream_dedup.fingerprint.fingerprinter import Fingerprinter
 from stream_dedup.index.base import Registered, id_hashes
 from stream_dedup.index.claims import Fate, Mode
@@ -68,9 +67,7 @@ class Forgetting:
         found: list[list[Registered]] = [[] for _ in ids]
         for start in range(0, len(ids), _IDS):
             for row, _, record in self._find(ids[start : start + _IDS]).originals:
-                name, digest = record.document_id, record.digest
-                registered = Registered(name, digest, record.identity, record.time)
-                found[start + row].append(registered)
+                found[start + row].append(record.registered())
         return found
 
     def forget(
@@ -102,12 +99,7 @@ class Forgetting:
 
     def _find(self, ids: Sequence[DocumentId]) -> _Named:
         """Return what stands under some ids."""
-        if not self._store.layout.ids:
-            msg = (
-                "The index keeps no document ids, so none can be found by its id. Build a new one "
-                "with index_ids."
-            )
-            raise ServiceError(msg)
+        self._store.layout.check_ids()
         places = self._store.layout.place_ids(id_hashes(ids))
         round_ = self._store.round()
         nobody = np.zeros(len(ids), np.uint64)

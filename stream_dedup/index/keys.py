@@ -20,6 +20,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from stream_dedup.errors import ServiceError
 from stream_dedup.text.shingles import finalize
 
 #: Members that a sorted set is laid out for.
@@ -112,6 +113,19 @@ class Layout(NamedTuple):
     def place(self, keys: npt.NDArray[np.uint64]) -> Places:
         """Return where table keys, (documents, tables), are kept."""
         return self._place(keys, np.arange(len(self.prefix_bits)), self.prefix_bits)
+
+    def check_ids(self) -> None:
+        """See to it that document ids are kept.
+
+        Raises:
+            ServiceError: they are not.
+        """
+        if not self.ids:
+            msg = (
+                "The index keeps no document ids, so none can be found by its id. Build a new one "
+                "with index_ids."
+            )
+            raise ServiceError(msg)
 
     def place_ids(self, hashes: npt.NDArray[np.uint64]) -> Places:
         """Return where document ids are kept, given 64-bit hashes of them: (ids,) each."""

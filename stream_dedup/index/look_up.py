@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from stream_dedup.fingerprint.fingerprinter import Fingerprinter
 from stream_dedup.index.audit_reading import Reader
-from stream_dedup.index.base import Attachment, IndexBatch, Matcher
+from stream_dedup.index.base import Attachment, IndexBatch, Matcher, Registered, id_hashes
 from stream_dedup.index.candidates import Candidates, Rows, attach
 from stream_dedup.index.claims import Fate
 from stream_dedup.index.connection import connect, reporting_errors
@@ -18,6 +18,7 @@ from stream_dedup.index.keys import Places
 from stream_dedup.index.records import Record, RecordFormat
 from stream_dedup.index.store import Found, RedisStore, Round
 from stream_dedup.settings import Settings
+from stream_dedup.types import DocumentId
 
 #: Documents looked up together; bounds what is held of the originals that they share keys with.
 STEP = 512
@@ -82,6 +83,22 @@ class RedisLookUp:
         found = self._candidates(pairs.rows[kept], pairs.tables[kept], records)
         return found.within_window(batch, self._matcher)
 
+    def named(self, ids: Sequence[DocumentId]) -> list[list[Registered]]:
+        """Return the originals that have each of these ids (see ``Index.named``)."""
+        self._store.layout.check_ids()
+        rows, claims = self._standing(self._store.layout.place_ids(id_hashes(ids)))
+        round_ = Round(self._store, read_only=True)
+        values = round_.read(claims)
+        round_.run()
+        found: list[list[Registered]] = [[] for _ in ids]
+        for row, value in zip(rows.tolist(), values, strict=True):
+            if value[:1] == b"O":
+                record = self._records.decode(value[1:])
+                # Another id may have the same hash.
+                if record.document_id == ids[row]:
+                    found[row].append(record.registered())
+        return found
+
     def close(self) -> None:
         """Close the connections."""
         self._store.close()
@@ -92,17 +109,22 @@ class RedisLookUp:
         suffixes, scores, partitions = self._store.layout.place(batch.prints.keys[rows])
         tables = batch.prints.keys.shape[1]
         places = Places(suffixes.reshape(-1), scores.reshape(-1), partitions.reshape(-1))
-        found = Found(places, np.zeros(len(rows) * tables, np.uint64))
-        unfinished: Rows = np.arange(len(rows) * tables)
+        positions, claims = self._standing(places)
+        pairs = np.stack([rows[positions // tables].astype(np.uint64), claims], axis=1)
+        unique, counts = np.unique(pairs, axis=0, return_counts=True)
+        return _Sighted(unique[:, 0].astype(np.int64), unique[:, 1], counts.astype(np.int64))
+
+    def _standing(self, places: Places) -> tuple[Rows, npt.NDArray[np.uint64]]:
+        """Return row and claim of each claim that stands at a place, oldest first within a row."""
+        count = len(places.scores)
+        found = Found(places, np.zeros(count, np.uint64))
+        unfinished: Rows = np.arange(count)
         while len(unfinished):
             round_ = Round(self._store, read_only=True)
             round_.look(found, unfinished)
             round_.run()
             unfinished = found.take_unfinished(self._store.limit)
-        positions, claims = found.pairs
-        pairs = np.stack([rows[positions // tables].astype(np.uint64), claims], axis=1)
-        unique, counts = np.unique(pairs, axis=0, return_counts=True)
-        return _Sighted(unique[:, 0].astype(np.int64), unique[:, 1], counts.astype(np.int64))
+        return found.pairs
 
     def _candidates(self, rows: Rows, tables: Rows, records: Sequence[Record]) -> Candidates:
         digests = b"".join(record.digest for record in records)

@@ -24,7 +24,7 @@ import msgspec
 import numpy as np
 
 from stream_dedup.fingerprint.fingerprinter import Fingerprinter
-from stream_dedup.index.base import IndexBatch
+from stream_dedup.index.base import IndexBatch, Registered
 from stream_dedup.index.expiry import NEVER
 from stream_dedup.types import Choice, DocumentId
 from stream_dedup.verify.evidence import Evidence
@@ -47,6 +47,10 @@ class Record(NamedTuple):
     rank: float = float("inf")
     payload: bytes = b""
     renewed: float = NEVER
+
+    def registered(self) -> Registered:
+        """Return the original as far as its id and text go."""
+        return Registered(self.document_id, self.digest, self.identity, self.time)
 
 
 class RecordFormat(NamedTuple):

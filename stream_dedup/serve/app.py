@@ -8,17 +8,19 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, FastAPI, HTTPException, Security
+from fastapi import APIRouter, Depends, FastAPI, HTTPException, Path, Security
 from fastapi.openapi.utils import get_openapi
 from fastapi.responses import PlainTextResponse, Response
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from stream_dedup import metrics
+from stream_dedup.groups import DUPLICATE_ID
 from stream_dedup.query import Answer, Question
+from stream_dedup.serve.groups import Groups
 from stream_dedup.serve.lane import Lane
 from stream_dedup.serve.limits import BodyLimit, Measured
-from stream_dedup.serve.models import Answers, QueryBatch, QueryBody
+from stream_dedup.serve.models import Answers, GroupState, QueryBatch, QueryBody
 from stream_dedup.serve.problems import MEDIA_TYPE, described, handle_problems
 from stream_dedup.serve.source import Source
 from stream_dedup.settings import Settings
@@ -34,22 +36,27 @@ _DESCRIPTION = (
 _bearer = HTTPBearer(auto_error=False, description="The server's token, where it has one.")
 
 
-def make_app(settings: Settings, source: Source, token: str = "") -> FastAPI:
+def make_app(
+    settings: Settings, source: Source, token: str = "", groups: Groups | None = None
+) -> FastAPI:
     """Make the application.
 
     Args:
         settings: limits, and how texts are fingerprinted.
         source: the index; closed with the application.
         token: what a client must send to ask; empty when anybody may.
+        groups: the states of duplicate groups, if they are at hand; closed likewise.
     """
     lane = Lane(source.ask, _WAITING * settings.serve_documents)
-    service = _Service(settings, lane)
+    service = _Service(settings, lane, groups)
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         yield
         await lane.close()
         source.close()
+        if groups is not None:
+            groups.close()
 
     app = FastAPI(
         title="stream-dedup",
@@ -71,9 +78,10 @@ def make_app(settings: Settings, source: Source, token: str = "") -> FastAPI:
 class _Service:
     """Checks what is asked, and asks the index."""
 
-    def __init__(self, settings: Settings, lane: Lane) -> None:
+    def __init__(self, settings: Settings, lane: Lane, groups: Groups | None) -> None:
         self._settings = settings
         self._lane = lane
+        self._groups = groups
 
     async def ask(self, questions: Sequence[Question]) -> list[Answer]:
         """Answer questions, unless they are too many or too long."""
@@ -92,6 +100,18 @@ class _Service:
         for answer in answers:
             metrics.query_documents_total.labels(answer.status.value).inc()
         return answers
+
+    async def group(self, duplicate_id: str) -> bytes:
+        """Return the state of a group, as JSON."""
+        if self._groups is None:
+            msg = "Groups are kept in Redis, and this server asks a state file."
+            raise HTTPException(404, msg)
+        async with asyncio.timeout(self._settings.serve_timeout):
+            state = await self._groups.look_up(duplicate_id)
+        if state is None:
+            msg = f"There is no group {duplicate_id}: no duplicate of it is known."
+            raise HTTPException(404, msg)
+        return state
 
     async def try_out(self) -> None:
         """Ask about some text, to see whether the index answers."""
@@ -131,6 +151,29 @@ def _queries(service: _Service, token: str) -> APIRouter:
         found = Answers(answers=answers) if isinstance(body, QueryBatch) else answers[0]
         content = found.model_dump_json(exclude_none=True)
         return Response(content, media_type="application/json")
+
+    @router.get(
+        "/groups/{duplicate_id}",
+        operation_id="group",
+        response_model=GroupState,
+        responses=described(401, 404, 422, 500, 503),
+        summary="Who is in this duplicate group?",
+    )
+    async def group(
+        duplicate_id: Annotated[
+            str,
+            Path(
+                description="`duplicate_id` of an answer or of an annotation.",
+                pattern=f"^{DUPLICATE_ID.pattern}$",
+                examples=["bd818d85f1b75295b320b003"],
+            ),
+        ],
+    ) -> Response:
+        """Return the size of a group, when it was seen, and members of it.
+
+        `stream-dedup groups` keeps it in Redis, from its first duplicate on.
+        """
+        return Response(await service.group(duplicate_id), media_type="application/json")
 
     return router
 

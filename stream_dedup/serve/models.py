@@ -16,8 +16,9 @@ from pydantic import (
 )
 from pydantic.config import JsonDict
 
+from stream_dedup.groups import DUPLICATE_ID
 from stream_dedup.query import Answer, Question
-from stream_dedup.types import Document
+from stream_dedup.types import Document, DocumentId, Status
 
 _EXAMPLE: JsonDict = {"text": "The ferry leaves at nine in the morning, and at noon if it is full."}
 
@@ -75,6 +76,51 @@ class Answers(BaseModel, frozen=True):
     """What the index knows of several documents."""
 
     answers: list[Answer] = Field(description="An answer for each document, in their order.")
+
+
+class GroupMember(BaseModel, frozen=True):
+    """A document as a group lists it."""
+
+    id: DocumentId = Field(description="Its id.")
+    status: Status = Field(description="What it turned out to be.")
+    time: float | None = Field(None, description="Event time, seconds since the epoch.")
+    origin: str = Field("", description="What it comes from.")
+    similarity: float | None = Field(None, description="The measure that decided, from 0 to 1.")
+    hamming_distance: int | None = Field(None, description="Differing fingerprint bits.")
+
+
+class GroupSource(BaseModel, frozen=True):
+    """An origin, and how many members come from it."""
+
+    origin: str = Field(description="The origin.")
+    count: int = Field(description="Members that come from it, at most.")
+    over: int = Field(0, description="By how much `count` may be too high.")
+
+
+class GroupState(BaseModel, frozen=True):
+    """A duplicate group, as it is published on the groups topic; what is empty is left out."""
+
+    duplicate_id: str = Field(description="Its name.", pattern=f"^{DUPLICATE_ID.pattern}$")
+    original_id: DocumentId = Field(description="Id of the document that it began with.")
+    size: int = Field(description="Documents in it, the original included.")
+    exact_duplicates: int = Field(description="Of these, exact duplicates.")
+    near_duplicates: int = Field(description="Of these, near duplicates.")
+    revision: int = Field(description="Members that were folded into this state.")
+    first_seen: float | None = Field(
+        None, description="Earliest event time of the members told of, seconds since the epoch."
+    )
+    last_seen: float | None = Field(None, description="Latest event time of the same.")
+    sources: list[GroupSource] = Field([], description="Most frequent origins, these first.")
+    other_sources: int = Field(
+        0, description="Members from an origin that are in no count of `sources` for certain."
+    )
+    first_members: list[GroupMember] = Field([], description="Members from the first on.")
+    latest_members: list[GroupMember] = Field(
+        [], description="Members after these, up to the latest, the oldest left out."
+    )
+    applied: dict[str, int] = Field(
+        {}, description="Offset of the last member folded, by partition of the members topic."
+    )
 
 
 #: The kinds of body: one document, or several.

@@ -12,6 +12,7 @@ import uvicorn
 from stream_dedup.errors import ServiceError, SettingsError
 from stream_dedup.query import open_index
 from stream_dedup.serve.app import make_app
+from stream_dedup.serve.groups import Groups
 from stream_dedup.serve.source import Source
 from stream_dedup.settings import Settings
 
@@ -47,7 +48,7 @@ def serve(settings: Settings, state: Path | None) -> None:
         if not token and not settings.serve_host.startswith(_LOOPBACK):
             log.warning("anybody who reaches %s may ask: set serve_token_file", host)
         config = uvicorn.Config(
-            make_app(settings, source, token),
+            make_app(settings, source, token, None if state else _groups(settings)),
             log_config=None,
             access_log=False,
             server_header=False,
@@ -59,6 +60,13 @@ def serve(settings: Settings, state: Path | None) -> None:
             signal.signal(number, lambda _number, _frame: None)
         uvicorn.Server(config).run(sockets=[listener])
     log.info("stopped")
+
+
+def _groups(settings: Settings) -> Groups:
+    # Imported here because a state file does without the client.
+    from stream_dedup.index.group_view import GroupView  # noqa: PLC0415
+
+    return Groups(lambda: GroupView.connect(settings))
 
 
 def token_of(settings: Settings) -> str:

@@ -107,9 +107,10 @@ class Run:
         write: takes annotated lines.
         set_aside: takes lines that are no documents, as JSON, if the pool lets them pass.
         settings: what becomes of a new text under an old id; the defaults if left out.
+        shadow: decides the same documents a second time, for a pool that prepares them for it;
+            what becomes of a new text is the same there.
 
     Attributes:
-        shadow: decides the same documents a second time, for a pool that prepares them for it.
         comparison: the decisions beside those of the shadow; None before there are any.
     """
 
@@ -120,11 +121,13 @@ class Run:
         write: Callable[[bytes | memoryview], object],
         set_aside: Callable[[bytes], object] | None = None,
         settings: Settings | None = None,
+        *,
+        shadow: Index | None = None,
     ) -> None:
         self._index = index
-        self.shadow: Index | None = None
         self.comparison: Comparison | None = None
-        self._reviser = Reviser(index, settings or Settings())
+        self._live = _Side(index, settings or Settings())
+        self._shadow = None if shadow is None else _Side(shadow, settings or Settings())
         self._pool = pool
         self._write = write
         self._set_aside = set_aside
@@ -151,7 +154,9 @@ class Run:
                 self.comparison = annotated.comparison
             elif annotated.comparison is not None:
                 self.comparison.merge(annotated.comparison)
-        _patiently(self._reviser.settle)
+        self._live.settle()
+        if self._shadow is not None:
+            self._shadow.settle()
 
     def summary(self, configuration: str) -> Summary:
         """Say what has been found so far."""
@@ -177,36 +182,41 @@ class Run:
             for letter in prepared.dead_letters:
                 self._set_aside(letter)
         self._dead_letters += len(prepared.dead_letters)
-        _patiently(self._reviser.settle)
-        live = self._claim_parts(self._reviser.claim, self._index, prepared.batch, prepared)
-        if self.shadow is None or prepared.shadow is None:
+        live = self._live.claim(prepared.batch, prepared.tombstones)
+        if self._shadow is None or prepared.shadow is None:
             return Claimed(live)
-        shadow = self.shadow
+        return Claimed(live, self._shadow.claim(prepared.shadow, prepared.tombstones))
 
-        def claim(batch: IndexBatch) -> Answers:
-            return Answers(shadow.claim(batch))
 
-        return Claimed(live, self._claim_parts(claim, shadow, prepared.shadow, prepared))
+class _Side:
+    """One of the indexes of a run."""
 
-    def _claim_parts(
-        self,
-        claim: Callable[[IndexBatch], Answers],
-        index: Index,
-        batch: IndexBatch,
-        prepared: Prepared,
-    ) -> Answers:
-        """Claim a batch, and forget what tombstones name between the documents around them."""
-        if not prepared.tombstones:
+    def __init__(self, index: Index, settings: Settings) -> None:
+        self._index = index
+        self._reviser = Reviser(index, settings)
+
+    def claim(self, batch: IndexBatch, tombstones: Sequence[tuple[int, DocumentId]]) -> Answers:
+        """Forget what the batch before replaced, then decide a batch in order.
+
+        What tombstones name is forgotten between the documents around them.
+        """
+        self.settle()
+        claim = self._reviser.claim
+        if not tombstones:
             return _patiently(claim, batch)
         attachments: list[Attachment | None] = []
         revised: list[bytes | None] = []
-        for end, document_id in [*prepared.tombstones, (len(batch), None)]:
+        for end, document_id in [*tombstones, (len(batch), None)]:
             answers = _patiently(claim, batch.rows(range(len(attachments), end)))
             attachments += answers.attachments
             revised += answers.revised
             if document_id is not None:
-                _patiently(index.forget, [document_id])
+                _patiently(self._index.forget, [document_id])
         return Answers(attachments, revised)
+
+    def settle(self) -> None:
+        """Forget what revisions have replaced."""
+        _patiently(self._reviser.settle)
 
 
 def _patiently(

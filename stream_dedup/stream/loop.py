@@ -23,10 +23,8 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from itertools import groupby
-from operator import attrgetter
 from typing import NamedTuple, Protocol, TypeVar
 
 import msgspec
@@ -49,6 +47,7 @@ from stream_dedup.stream.messages import (
     ids_of_key,
 )
 from stream_dedup.stream.patience import Clock, Patience
+from stream_dedup.stream.tombstones import Tombstone, cut
 from stream_dedup.stream.transport import (
     Output,
     Position,
@@ -80,27 +79,18 @@ class Decides(Protocol):
         """Drop what waits for decisions that were not published."""
 
 
-class _Tombstone(NamedTuple):
-    """A record that says that a document is gone.
-
-    Attributes:
-        record: the record.
-        ids: what the document may be called.
-        after: documents of the batch that come before it.
-    """
-
-    record: Record
-    ids: list[DocumentId]
-    after: int
-
-
 class Observer(Protocol):
     """Is told what became of each batch, and must be quick about it; a shadow is one."""
 
-    def published(self, documents: Sequence[Document], decisions: Sequence[Decision]) -> None:
+    def published(
+        self,
+        documents: Sequence[Document],
+        decisions: Sequence[Decision],
+        tombstones: Sequence[Tombstone],
+    ) -> None:
         """These documents were published with these decisions, and will not come again."""
 
-    def unsettled(self, documents: Sequence[Document]) -> None:
+    def unsettled(self, documents: Sequence[Document], tombstones: Sequence[Tombstone]) -> None:
         """Whether these were published is not known; if they were not, they will come again."""
 
 
@@ -109,16 +99,9 @@ class _Batch(NamedTuple):
 
     records: list[Record]
     documents: list[Document]
-    tombstones: list[_Tombstone]
+    tombstone_records: list[Record]
+    tombstones: list[Tombstone]
     poison: list[tuple[Record, Poison]]
-
-    def parts(self) -> Iterator[tuple[list[Document], list[DocumentId]]]:
-        """Cut the batch: some documents, and what is to be forgotten after them, and so on."""
-        start = 0
-        for end, tombstones in groupby(self.tombstones, key=attrgetter("after")):
-            yield self.documents[start:end], [one for stone in tombstones for one in stone.ids]
-            start = end
-        yield self.documents[start:], []
 
 
 class Loop:
@@ -195,18 +178,18 @@ class Loop:
         self._beat()
         if not self._publish(outputs):
             if self._observer is not None:
-                self._observer.unsettled(batch.documents)
+                self._observer.unsettled(batch.documents, batch.tombstones)
             return 0
         self._spent("publish", annotated)
         self._count(records, decisions, reasons, decided - decoded)
         metrics.tombstones_total.inc(len(batch.tombstones))
         if self._observer is not None:
-            self._observer.published(batch.documents, decisions)
+            self._observer.published(batch.documents, decisions, batch.tombstones)
         self._lag.read()
         return len(records)
 
     def _decode(self, records: Sequence[Record]) -> _Batch:
-        batch = _Batch([], [], [], [])
+        batch = _Batch([], [], [], [], [])
         decode, refused = self._decoder.decode, self._refused
         for record in records:
             source = f"{record.topic}/{record.partition}/{record.offset}"
@@ -215,7 +198,8 @@ class Loop:
                     self._check_refused(record)
                 if record.value is None:
                     ids = ids_of_key(record.key)
-                    batch.tombstones.append(_Tombstone(record, ids, len(batch.documents)))
+                    batch.tombstones.append(Tombstone(len(batch.documents), ids))
+                    batch.tombstone_records.append(record)
                     continue
                 document = decode(
                     record.value,
@@ -238,8 +222,8 @@ class Loop:
     def _decide(self, batch: _Batch) -> list[Decision] | None:
         """Decide the documents and forget what tombstones name; None when asked to stop."""
         decisions: list[Decision] = []
-        for documents, ids in batch.parts():
-            decided = self._patiently(self._deduplicator.decide, documents)
+        for part, ids in cut(len(batch.documents), batch.tombstones):
+            decided = self._patiently(self._deduplicator.decide, batch.documents[part])
             if decided is None or self._patiently(self._deduplicator.forget, ids) is None:
                 return None
             decisions += decided
@@ -283,7 +267,7 @@ class Loop:
                 outputs.append(member(self._settings.members_topic, record, document, decision))
         if batch.tombstones:
             topic = self._settings.output_topic
-            outputs += [tombstone(topic, stone.record) for stone in batch.tombstones]
+            outputs += [tombstone(topic, record) for record in batch.tombstone_records]
             # What was said of a key before must not come after it.
             outputs.sort(key=lambda output: (output.record.partition, output.record.offset))
         outputs += [dead_letter(self._settings.dead_letter_topic, *item) for item in poison]

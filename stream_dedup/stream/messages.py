@@ -10,7 +10,6 @@ metric label and a header) and a detail for people, which never quotes the messa
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -21,7 +20,7 @@ import msgspec
 
 from stream_dedup.errors import SettingsError
 from stream_dedup.settings import Settings
-from stream_dedup.types import Choice, Decision, Document, DocumentId
+from stream_dedup.types import Choice, Decision, Document, DocumentId, ids_meant_by
 
 #: The field that an annotation is written to.
 ANNOTATION_FIELD = "dedup"
@@ -66,8 +65,6 @@ _FIRST_MILLISECONDS = 1e11
 #: Event times beyond this many seconds (year 5138) are not times.
 _LAST_SECONDS = 1e11
 _JSON_SPACE = b" \t\r\n"
-#: An integer of up to 64 bits, more or less, as JSON spells it.
-_INTEGER = re.compile("0|-?[1-9][0-9]{0,19}")
 
 Header = tuple[str, bytes]
 
@@ -219,9 +216,7 @@ class Decoder:
 
 
 def ids_of_key(key: bytes | None) -> list[DocumentId]:
-    """Return the ids that the key of a tombstone stands for.
-
-    A key has no type, so digits stand for the string and for the number.
+    """Return the ids that the key of a tombstone stands for; a key has no type.
 
     Raises:
         Poison: it is no id.
@@ -236,7 +231,7 @@ def ids_of_key(key: bytes | None) -> list[DocumentId]:
     if len(name) > MAX_ID_CHARACTERS:
         detail = f"The message has no value, and a key of more than {MAX_ID_CHARACTERS} characters."
         raise Poison(Reason.TOMBSTONE, detail)
-    return [name, int(name)] if _INTEGER.fullmatch(name) else [name]
+    return ids_meant_by(name)
 
 
 def parse_time(value: str | float) -> float:

@@ -11,6 +11,9 @@ and counted: the shadow's index then lacks their originals.
 
 A batch whose publishing failed may have been published nevertheless, so the shadow's index gets it,
 uncounted. When it comes again the shadow gives the same answers, and they are counted then.
+
+What tombstones name is forgotten at their place in the batch, and what revisions replace once the
+batch is decided, as in the live index.
 """
 
 from __future__ import annotations
@@ -21,14 +24,17 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from enum import StrEnum
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
 from stream_dedup import metrics
 from stream_dedup.errors import ConfigurationMismatch, ServiceError, StreamDedupError
 from stream_dedup.stream.patience import BACKOFF
-from stream_dedup.types import Decision, Document
+from stream_dedup.stream.tombstones import Tombstone, cut
+from stream_dedup.types import Decision, Document, DocumentId
 
 log = logging.getLogger(__name__)
+
+_Result = TypeVar("_Result")
 
 #: Longest time that the live stream waits for room in the backlog of a shadow that works.
 ROOM_SECONDS = 2.0
@@ -57,6 +63,15 @@ class Decides(Protocol):
     def decide(self, documents: Sequence[Document]) -> list[Decision]:
         """Decide a batch, in order."""
 
+    def forget(self, ids: Sequence[DocumentId]) -> Sequence[int]:
+        """Forget the originals that have these ids."""
+
+    def settle(self) -> None:
+        """Forget what revisions decided so far replace."""
+
+    def discard(self) -> None:
+        """Drop what waits for ``settle``."""
+
     def close(self) -> None:
         """Release the index."""
 
@@ -77,10 +92,18 @@ class Report(Protocol):
 
 
 class _Batch(NamedTuple):
-    """Documents that wait, and what was published about them; None if that is not known."""
+    """Documents and tombstones that wait.
+
+    Attributes:
+        documents: the documents.
+        decisions: what was published about them; None if that is not known.
+        tombstones: what is to be forgotten between them.
+        size: what it takes, in characters.
+    """
 
     documents: Sequence[Document]
     decisions: Sequence[Decision] | None
+    tombstones: Sequence[Tombstone]
     size: int
 
 
@@ -91,10 +114,19 @@ class Shadow:
         connect: opens the second index; called in the thread, and again after a failure.
         report: takes what both decided.
         backlog: characters of documents that may wait.
+        forgets: whether the second index can forget; if not, tombstones are skipped.
     """
 
-    def __init__(self, connect: Callable[[], Decides], report: Report, backlog: int) -> None:
+    def __init__(
+        self,
+        connect: Callable[[], Decides],
+        report: Report,
+        backlog: int,
+        *,
+        forgets: bool = True,
+    ) -> None:
         self._connect = connect
+        self._forgets = forgets
         self._report = report
         self._backlog = backlog
         self._decides: Decides | None = None
@@ -114,13 +146,20 @@ class Shadow:
         self._thread = threading.Thread(target=self._work, name="shadow", daemon=True)
         self._thread.start()
 
-    def published(self, documents: Sequence[Document], decisions: Sequence[Decision]) -> None:
+    def published(
+        self,
+        documents: Sequence[Document],
+        decisions: Sequence[Decision],
+        tombstones: Sequence[Tombstone] = (),
+    ) -> None:
         """Take a batch that was published with these decisions."""
-        self._offer(documents, decisions)
+        self._offer(documents, decisions, tombstones)
 
-    def unsettled(self, documents: Sequence[Document]) -> None:
+    def unsettled(
+        self, documents: Sequence[Document], tombstones: Sequence[Tombstone] = ()
+    ) -> None:
         """Take a batch of which it is not known whether it was published; it may come again."""
-        self._offer(documents, None)
+        self._offer(documents, None, tombstones)
 
     def close(self) -> None:
         """Decide what waits, if that is done soon, and end."""
@@ -132,13 +171,23 @@ class Shadow:
             left = [*self._waiting, *([self._in_hand] if self._in_hand else [])]
             self._waiting.clear()
         for batch in left:
-            _skip(batch, Skipped.END)
+            _skip(Skipped.END, batch.documents, batch.tombstones)
 
-    def _offer(self, documents: Sequence[Document], decisions: Sequence[Decision] | None) -> None:
-        if not documents:
+    def _offer(
+        self,
+        documents: Sequence[Document],
+        decisions: Sequence[Decision] | None,
+        tombstones: Sequence[Tombstone],
+    ) -> None:
+        if not self._forgets:
+            _skip(Skipped.REFUSED, (), tombstones)
+            tombstones = ()
+        if not documents and not tombstones:
             return
-        size = sum(len(document.text) for document in documents) + _OVERHEAD * len(documents)
-        batch = _Batch(documents, decisions, size)
+        size = sum(len(document.text) for document in documents)
+        size += sum(len(str(one)) for tombstone in tombstones for one in tombstone.ids)
+        size += _OVERHEAD * (len(documents) + len(tombstones))
+        batch = _Batch(documents, decisions, tombstones, size)
         with self._changed:
             if self._wait_for_room(size):
                 self._waiting.append(batch)
@@ -151,7 +200,7 @@ class Shadow:
         if not self._skipped:
             log.warning("the shadow's backlog is full: it skips documents")
         self._skipped += len(documents)
-        _skip(batch, Skipped.BACKLOG)
+        _skip(Skipped.BACKLOG, documents, tombstones)
 
     def _wait_for_room(self, size: int) -> bool:
         def fits() -> bool:
@@ -190,45 +239,73 @@ class Shadow:
             return batch
 
     def _handle(self, batch: _Batch) -> None:
-        try:
-            decisions = self._decide_patiently(batch)
-        except Exception as error:
-            # Whatever it is, it is no reason to end the live stream, which has this process.
-            if not self._refused:
-                trace = None if isinstance(error, StreamDedupError) else error
-                log.error("the shadow refuses documents: %s", error, exc_info=trace)  # noqa: TRY400
-            self._refused = True
-            _skip(batch, Skipped.REFUSED)
+        for part, ids in cut(len(batch.documents), batch.tombstones):
+            self._decide(batch, part)
+            self._forget(ids)
+        self._settle(published=batch.decisions is not None)
+
+    def _decide(self, batch: _Batch, part: slice) -> None:
+        documents = batch.documents[part]
+        if not documents:
+            return
+        decisions = self._patiently(lambda decides: decides.decide(documents))
+        if isinstance(decisions, Skipped):
+            _skip(decisions, documents)
             return
         self._refused = False
-        live = batch.decisions
-        if decisions is None:
-            _skip(batch, Skipped.END)
-        elif live is not None:
-            self._report_safely(lambda: self._report.add(batch.documents, live, decisions))
+        if batch.decisions is not None:
+            live = batch.decisions[part]
+            self._report_safely(lambda: self._report.add(documents, live, decisions))
 
-    def _decide_patiently(self, batch: _Batch) -> list[Decision] | None:
-        """Decide, again and again while the index is away; None when it is time to end."""
+    def _forget(self, ids: Sequence[DocumentId]) -> None:
+        if ids and isinstance(self._patiently(lambda decides: decides.forget(ids)), Skipped):
+            metrics.shadow_skipped_ids_total.inc(len(ids))
+
+    def _settle(self, *, published: bool) -> None:
+        """Forget what was replaced; if the index is away now, after the next batch."""
+        if self._decides is None:
+            return
+        if not published:
+            self._decides.discard()
+            return
+        try:
+            self._decides.settle()
+        except StreamDedupError as error:
+            log.warning("the shadow keeps replaced originals for now: %s", error)
+        except Exception:
+            log.exception("the shadow keeps replaced originals for now")
+
+    def _patiently(
+        self, act: Callable[[Decides], Sequence[_Result]]
+    ) -> Sequence[_Result] | Skipped:
+        """Do it, again and again while the index is away; return why not if it is not done."""
         pause = BACKOFF[0]
         while True:
             try:
-                decisions = self._decide(batch.documents)
+                done = self._act(act)
             except (ServiceError, ConfigurationMismatch) as error:
                 self._fail(error)
+            except Exception as error:
+                # Whatever it is, it is no reason to end the live stream, which has this process.
+                if not self._refused:
+                    trace = None if isinstance(error, StreamDedupError) else error
+                    log.error("the shadow refuses documents: %s", error, exc_info=trace)  # noqa: TRY400
+                self._refused = True
+                return Skipped.REFUSED
             else:
                 self._failing = False
-                return decisions
+                return done
             if self._ending.wait(pause):
-                return None
+                return Skipped.END
             pause = min(2 * pause, BACKOFF[1])
 
-    def _decide(self, documents: Sequence[Document]) -> list[Decision]:
+    def _act(self, act: Callable[[Decides], Sequence[_Result]]) -> Sequence[_Result]:
         began = time.monotonic()
         if self._decides is None:
             self._decides = self._connect()
-        decisions = self._decides.decide(documents)
+        done = act(self._decides)
         metrics.shadow_seconds_total.inc(time.monotonic() - began)
-        return decisions
+        return done
 
     def _fail(self, error: Exception) -> None:
         with self._changed:
@@ -247,5 +324,8 @@ class Shadow:
             log.exception("the shadow's report is incomplete")
 
 
-def _skip(batch: _Batch, reason: Skipped) -> None:
-    metrics.shadow_skipped_documents_total.labels(str(reason)).inc(len(batch.documents))
+def _skip(
+    reason: Skipped, documents: Sequence[Document], tombstones: Sequence[Tombstone] = ()
+) -> None:
+    metrics.shadow_skipped_documents_total.labels(str(reason)).inc(len(documents))
+    metrics.shadow_skipped_ids_total.inc(sum(len(tombstone.ids) for tombstone in tombstones))

@@ -14,12 +14,16 @@ from starlette.testclient import TestClient
 
 from stream_dedup import Deduplicator, Document, Settings
 from stream_dedup.cli.main import cli
+from stream_dedup.groups import Limits, Member, encode, fold_all
 from stream_dedup.serve.app import make_app
+from stream_dedup.serve.groups import Groups
 from stream_dedup.serve.source import Source
+from stream_dedup.types import Decision, Method, Status
 
 STORED: dict[str, Any] = json.loads(
     (Path(__file__).parents[2] / "schemas" / "openapi.v1.json").read_text()
 )
+NAME = "5f0c3b8a91d2e4467c1a0b9f"
 TEXT = " ".join(f"word{number}" for number in range(100))
 EXAMPLES = [
     pytest.param(name, example, id=f"{name} {number}")
@@ -34,13 +38,34 @@ def check(name: str, value: Any) -> None:
     Draft202012Validator(whole).validate(value)
 
 
+class View:
+    """Knows one group."""
+
+    def look_up(self, duplicate_id: str) -> bytes | None:
+        if duplicate_id != NAME:
+            return None
+        name, fingerprint = Method.MINHASH, "f" * 16
+        duplicate = Decision(Status.NEAR_DUPLICATE, NAME, 7, name, fingerprint, 0.9)
+        members = [
+            Member.of(Document(number, "", float(number), origin=str(number)), duplicate)
+            for number in range(9)
+        ]
+        (group,) = fold_all(members, Limits(3, 3)).values()
+        group.applied = {"0": 8}
+        return encode(group)
+
+    def close(self) -> None:
+        pass
+
+
 @pytest.fixture
 def client() -> Iterator[TestClient]:
     wanted = {"method": "fused", "verify_by": "shingles", "measure": "containment"}
     settings = Settings.model_validate(wanted)
     deduplicator = Deduplicator(settings)
     deduplicator.decide([Document("a", TEXT)])
-    app = make_app(settings, Source(settings, lambda: deduplicator.index))
+    groups = Groups(View)
+    app = make_app(settings, Source(settings, lambda: deduplicator.index), groups=groups)
     with TestClient(app) as client:
         yield client
 
@@ -69,6 +94,17 @@ def test_answers_are_as_described(client: TestClient) -> None:
         body = {"text": text, "id": 7, "explain": True}
         check("Answer", client.post("/v1/query", json=body).json())
         check("Answers", client.post("/v1/query", json={"documents": [{"text": text}]}).json())
+
+
+def test_groups_are_as_described(client: TestClient) -> None:
+    check("GroupState", client.get(f"/v1/groups/{NAME}").json())
+    missing = client.get(f"/v1/groups/{'0' * 24}")
+    wrong = client.get("/v1/groups/post-1")
+
+    assert (missing.status_code, wrong.status_code) == (404, 422)
+    for problem in (missing, wrong):
+        assert problem.headers["content-type"] == "application/problem+json"
+        check("Problem", problem.json())
 
 
 def test_problems_are_as_described(client: TestClient) -> None:

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from stream_dedup import Deduplicator, Document, ServiceError, Settings, Status
 from stream_dedup.index import store
+from stream_dedup.index.group_store import GroupStore, Held, Swap
+from stream_dedup.index.group_view import GroupView
 from stream_dedup.index.redis import RedisIndex
 from tests.services.redis import RedisServer
 
-PAGE = (Path(__file__).parents[2] / "docs" / "redis.md").read_text()
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = (DOCS / "redis.md").read_text()
+GROUPS = (DOCS / "groups.md").read_text()
 
 
 @pytest.fixture
@@ -46,3 +51,20 @@ def test_the_documented_user_can_work_and_nothing_else(
         assert client.info("commandstats")["cmdstat_zrank"]["calls"]
     with pytest.raises(ServiceError, match="lacks a permission"):
         RedisIndex.connect(Settings(redis_url=url, redis_namespace="other"))
+
+
+def test_the_documented_user_can_look_a_group_up(server: RedisServer) -> None:
+    (found,) = re.findall(r"`(\+get \+hello[^`]*)`", GROUPS)
+    name = "0123456789abcdef01234567"
+    with closing(GroupStore.connect(Settings(redis_url=server.url))) as groups:
+        groups.enter()
+        groups.complete()
+        groups.swap([Swap(name, 0, Held(1, b"{}"))])
+    with server.client() as client:
+        client.acl_setuser("reader", enabled=True, passwords=["+pw"], reset=True)
+        rules = found.replace("NAMESPACE", "sd").split()
+        client.execute_command("ACL", "SETUSER", "reader", *rules)  # type: ignore[no-untyped-call]
+    url = server.url.replace("redis://", "redis://reader:pw@")
+
+    with closing(GroupView.connect(Settings(redis_url=url))) as view:
+        assert view.look_up(name) == b"{}"

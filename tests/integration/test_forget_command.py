@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from stream_dedup_workers.sweeping import Sweeps
+from stream_dedup_workers.sweeping import Sweeps, sweeping
 
 from stream_dedup import Deduplicator, Document, Settings, metrics
 from stream_dedup.cli.main import cli
@@ -115,3 +115,21 @@ def test_a_worker_sweeps_beside_the_stream_and_counts(redis_url: str) -> None:
 
     assert metrics.index_originals._value.get() == 3
     assert metrics.swept_originals_total._value.get() - before == 7
+
+
+def test_the_index_of_a_shadow_is_swept_and_not_counted(
+    redis_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    settings = Settings(
+        redis_url=redis_url, window=1.0, expected_originals=1_000, sweep_interval=0.2
+    )
+    before = metrics.sweeps_total._value.get()
+
+    with sweeping(settings, shadow=True):
+        deadline = time.monotonic() + 30
+        while "swept the shadow's index" not in caplog.text and time.monotonic() < deadline:
+            time.sleep(0.05)
+
+    assert "swept the shadow's index" in caplog.text
+    assert metrics.sweeps_total._value.get() == before

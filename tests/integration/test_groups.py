@@ -364,12 +364,6 @@ class TestCommands:
         again = invoke("groups", "--restore", "--partitions=8", *flags)
         assert again.stdout == "Put back the states of 0 groups.\n"
 
-    def test_a_name_that_is_none(self, settings: Settings) -> None:
-        wrong = look_up(settings, "post-1")
-
-        assert wrong.exit_code == 65
-        assert "24 hexadecimal digits" in wrong.output
-
     def test_a_name_of_nothing(self, settings: Settings) -> None:
         missing = look_up(settings, "0" * 24)
 

@@ -6,6 +6,7 @@ import json
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +109,56 @@ class TestLoss:
         assert statuses.count("original") == rebuilt["originals"]
 
 
+class TestTombstones:
+    FIRST = "the ferry leaves at nine in the morning and at noon if it is full"
+    OTHER = "a comet with three tails was seen above the harbour by all of the town"
+
+    def test_what_was_forgotten_is_gone_and_what_came_after_is_there(
+        self, url: str, tmp_path: Path
+    ) -> None:
+        source, annotated, later = (tmp_path / name for name in ("in", "annotated", "later"))
+        texts = {"a": self.FIRST, "copy": self.FIRST, "gone": None, "b": self.FIRST, 7: self.OTHER}
+        lines = [{"id": "a" if text is None else n, "text": text} for n, text in texts.items()]
+        source.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        later.write_text(json.dumps({"id": "c", "text": self.FIRST}) + "\n")
+        call("run", source, "-o", annotated, *redis_flags(url, "lost"))
+        flags = redis_flags(url, "new")
+
+        rebuilt = json.loads(call("rebuild", annotated, "--json", *flags).stdout)
+
+        assert {name: rebuilt[name] for name in ("registered", "left_out", "forgotten")} == {
+            "registered": 3,
+            "left_out": 1,
+            "forgotten": 1,
+        }
+        settings = Settings(redis_url=url, redis_namespace="new", partitions=8)
+        found = audit(settings)
+        assert (found.originals, found.violations) == (2, [])
+        with closing(RedisIndex.connect(settings)) as index:
+            named = index.named(["a", "b", 7, "7"])
+        assert [[one.document_id for one in some] for some in named] == [[], ["b"], [7], []]
+        (decided,) = decisions_of(call("run", later, *flags).stdout)
+        assert (decided["status"], decided["original_id"]) == ("exact_duplicate", "b")
+
+    @pytest.mark.parametrize("batch", [1, 2, 3, 4])
+    def test_wherever_batches_end_and_with_a_state_file_it_is_the_same(
+        self, batch: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("stream_dedup.stream.rebuild.BATCH", batch)
+        source, annotated, state = (tmp_path / name for name in ("in", "annotated", "state.db"))
+        texts = [self.FIRST, None, self.FIRST, self.FIRST, None, self.OTHER, self.FIRST]
+        lines = [{"id": "a", "text": text} for text in texts]
+        source.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        call("run", source, "-o", annotated)
+
+        rebuilt = json.loads(call("rebuild", annotated, "--json", "--state", state).stdout)
+
+        assert (rebuilt["registered"], rebuilt["forgotten"]) == (4, 2)
+        with Deduplicator(state=state) as deduplicator:
+            (named,) = deduplicator.index.named(["a"])
+        assert len(named) == 2
+
+
 class TestAnotherConfiguration:
     @pytest.mark.parametrize(("before", "after"), [("0.99", "0.8"), ("0.8", "0.99")])
     def test_all_is_decided_anew_as_a_run_with_the_new_settings_does(
@@ -156,7 +207,11 @@ def change(before: dict[str, Any], after: dict[str, Any]) -> str:
 
 
 def decisions(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line)["dedup"] for line in path.read_text().splitlines()]
+    return decisions_of(path.read_text())
+
+
+def decisions_of(lines: str) -> list[dict[str, Any]]:
+    return [json.loads(line)["dedup"] for line in lines.splitlines()]
 
 
 class TestUnfinished:
@@ -171,6 +226,20 @@ class TestUnfinished:
 
         assert result.exit_code == 69
         assert "is being rebuilt from topic documents.annotated. Wait" in result.output
+
+    def test_a_sweep_of_an_index_that_is_being_rebuilt_is_refused(self, redis_url: str) -> None:
+        with closing(RedisIndex.connect(Settings(redis_url=redis_url))) as index:
+            progress = Progress(index.store)
+            progress.start("topic documents.annotated")
+
+            with pytest.raises(ServiceError, match=r"is being rebuilt from topic documents"):
+                index.sweep()
+            refused = CliRunner().invoke(cli, ["sweep", f"--redis-url={redis_url}"])
+            progress.finish()
+            swept = index.sweep()
+
+        assert refused.exit_code == 69
+        assert swept.originals == 0
 
     def test_an_index_with_originals_is_not_rebuilt_over(
         self, redis_url: str, stream: list[Path], tmp_path: Path

@@ -13,7 +13,7 @@ from stream_dedup.generate import StreamShape, generate
 from stream_dedup.settings import Settings
 from stream_dedup.shadow import KINDS, Comparison, Kind
 from stream_dedup.stream import shadow_topic
-from stream_dedup.types import Decision, Document
+from stream_dedup.types import Decision, Document, Status
 from tests.services.kafka import KafkaBroker
 from tests.services.redis import RedisServer
 from tests.services.worker import Sent, Worker, document
@@ -86,6 +86,20 @@ def test_the_counts_are_those_of_both_configurations_alone(
     lines = [json.loads(record.value) for record in worker.receive(topic, 7 * len(differences))]
     assert {line["stratum_pairs"] for line in lines} == set(differences.values())
     assert all(line["live"]["duplicate_id"] != line["shadow"]["duplicate_id"] for line in lines)
+
+
+def test_it_forgets_what_tombstones_name(worker: Worker, shadow_toml: str) -> None:
+    messages = [Sent(document(id=n, text=DOCUMENTS[0].text), n.encode()) for n in "abc"]
+    tombstone = Sent(None, b"a")
+    worker.send([*messages[:2], tombstone, messages[2]])
+    worker.start(shadow=shadow_toml)
+
+    worker.until(lambda: sum(counted(worker).values()) == 3)
+    found = counted(worker)
+    assert worker.stop() == 0
+
+    exact, original = Status.EXACT_DUPLICATE, Status.ORIGINAL
+    assert found == {Kind(original, original, True): 2, Kind(exact, exact, True): 1}
 
 
 def test_without_its_redis_the_live_stream_goes_on(worker: Worker, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from stream_dedup.settings import Settings
 from stream_dedup.stream.loop import Loop, Observer
 from stream_dedup.stream.messages import Reason
 from stream_dedup.stream.patience import GIVE_UP_SECONDS
+from stream_dedup.stream.tombstones import Tombstone
 from stream_dedup.stream.transport import Output, Partition, Position, PublishError, Record
 from stream_dedup.types import Decision, Document, DocumentId, Method, Status
 
@@ -468,14 +469,25 @@ class Watching:
         self._transport = transport
         self.published_ids: list[object] = []
         self.unsettled_ids: list[object] = []
+        self.forgotten: list[tuple[int, Sequence[object]]] = []
+        self.forgotten_perhaps: list[Sequence[object]] = []
 
-    def published(self, documents: Sequence[Document], decisions: Sequence[Decision]) -> None:
+    def published(
+        self,
+        documents: Sequence[Document],
+        decisions: Sequence[Decision],
+        tombstones: Sequence[Tombstone],
+    ) -> None:
+        self.forgotten += [
+            (tombstone.after + len(self.published_ids), tombstone.ids) for tombstone in tombstones
+        ]
         assert [decision.original_id for decision in decisions] == [d.id for d in documents]
         self.published_ids += [document.id for document in documents]
-        assert len(self.published_ids) == len(self._transport.published)
+        assert len(self.published_ids) + len(self.forgotten) == len(self._transport.published)
 
-    def unsettled(self, documents: Sequence[Document]) -> None:
+    def unsettled(self, documents: Sequence[Document], tombstones: Sequence[Tombstone]) -> None:
         self.unsettled_ids += [document.id for document in documents]
+        self.forgotten_perhaps += [tombstone.ids for tombstone in tombstones]
 
 
 class TestObserver:
@@ -498,6 +510,17 @@ class TestObserver:
 
         assert watching.published_ids == []
         assert len(transport.published) == len(watching.unsettled_ids) == 4
+
+    def test_it_is_told_of_tombstones_in_their_places(self) -> None:
+        stone = Message(None, b"7")
+        messages = texts(4)
+        transport = ScriptedTransport([stone, *messages[:2], stone, *messages[2:]], ["lost"])
+        watching = Watching(transport)
+
+        drain(transport, observer=watching)
+
+        assert watching.forgotten_perhaps
+        assert [ids for _, ids in watching.forgotten] == [["7", 7]] * 2
 
 
 class TestStopping:

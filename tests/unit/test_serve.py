@@ -18,6 +18,7 @@ from stream_dedup.index.base import LookUp
 from stream_dedup.query import Answer, Query, Question
 from stream_dedup.serve import lane, source
 from stream_dedup.serve.app import make_app
+from stream_dedup.serve.groups import Groups
 from stream_dedup.serve.lane import Busy, Lane
 from stream_dedup.serve.server import token_of
 from stream_dedup.serve.source import Source
@@ -56,6 +57,47 @@ def query(client: TestClient, body: Any, status: int = 200) -> dict[str, Any]:
     assert response.headers["content-type"] == kind
     found: dict[str, Any] = response.json()
     return found
+
+
+class TestGroups:
+    NAME = "0123456789abcdef01234567"
+
+    def test_beside_a_state_file_there_are_none(self, client: TestClient) -> None:
+        missing = client.get(f"/v1/groups/{self.NAME}")
+
+        assert missing.status_code == 404
+        assert "this server asks a state file" in missing.json()["detail"]
+
+    @pytest.mark.parametrize("name", ["a", "A" * 24, "0" * 25, "0" * 23 + "%0A"])
+    def test_what_is_no_name_is_refused(self, client: TestClient, name: str) -> None:
+        assert client.get(f"/v1/groups/{name}").status_code == 422
+
+    def test_a_redis_that_comes_back_is_asked_again(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        tries = []
+
+        class View:
+            def look_up(self, duplicate_id: str) -> bytes | None:
+                tries.append(duplicate_id)
+                if len(tries) == 1:
+                    raise ServiceError(AWAY)
+                return b"{}"
+
+            def close(self) -> None:
+                tries.append("closed")
+
+        app = make_app(SETTINGS, Source(SETTINGS, memory), "secret", Groups(View))
+        with TestClient(app) as client:
+            path, token = f"/v1/groups/{self.NAME}", {"Authorization": "Bearer secret"}
+            assert client.get(path).status_code == 401
+            away = [client.get(path, headers=token) for _ in range(2)]
+            monkeypatch.setattr("stream_dedup.serve.groups.PAUSE", 0.0)
+            found = client.get(path, headers=token)
+
+        assert [response.status_code for response in away] == [503, 503]
+        assert away[1].json()["detail"].startswith(AWAY)
+        assert away[1].headers["retry-after"]
+        assert (found.status_code, found.json()) == (200, {})
+        assert tries == [self.NAME, self.NAME, "closed"]
 
 
 class TestQuery:

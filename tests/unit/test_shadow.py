@@ -290,6 +290,25 @@ class TestRun:
         assert results[0] == results[1]
         assert Path("out").read_bytes() == results[0][1]
 
+    @pytest.mark.parametrize("revisions", ["off", "replace"])
+    def test_the_live_settings_once_more_forget_the_same(
+        self, documents: list[Document], revisions: str
+    ) -> None:
+        lines = []
+        for number, document in enumerate(documents):
+            lines.append({"id": number % 150, "text": document.text})
+            if number % 40 == 0:
+                lines.append({"id": number // 3, "text": None})
+        Path("in").write_text("\n".join(map(json.dumps, lines)))
+        Path("shadow.toml").write_text("threshold = 0.8\n")
+
+        result = run("--shadow", "shadow.toml", "--revisions", revisions, "--json")
+
+        told = json.loads(result.stdout)
+        assert told["tombstones"] > 0
+        assert (b'"revises"' in Path("out").read_bytes()) == (revisions == "replace")
+        assert told["shadow"]["agreement"] == 1
+
     def test_the_samples_can_be_labelled_and_evaluated(self, documents: list[Document]) -> None:
         run("-q", "--shadow", "shadow.toml", "--shadow-samples", "samples", "--shadow-sample", 7)
         texts = {document.id: document.text for document in documents}

@@ -12,12 +12,15 @@ from typing import Any
 import pytest
 from prometheus_client import REGISTRY
 
+from stream_dedup.deduplicator import Deduplicator
 from stream_dedup.errors import ConfigurationMismatch, InputError, ServiceError
+from stream_dedup.settings import Settings
 from stream_dedup.shadow import Comparison
 from stream_dedup.stream import shadowing as module
 from stream_dedup.stream.shadow_report import WINDOW_SECONDS, MetricsReport
 from stream_dedup.stream.shadowing import Shadow, Skipped
-from stream_dedup.types import Decision, Document, Method, Status
+from stream_dedup.stream.tombstones import Tombstone
+from stream_dedup.types import Decision, Document, DocumentId, Method, Revisions, Status
 
 DEADLINE_SECONDS = 20
 
@@ -43,6 +46,9 @@ class FakeDecides:
         self.seen: list[list[object]] = []
         self.closed = 0
         self.opened = 0
+        #: How batches ended, and what the next attempts to settle meet.
+        self.ends: list[str] = []
+        self.unsettled: list[Exception] = []
 
     def connect(self) -> FakeDecides:
         self.opened += 1
@@ -56,6 +62,21 @@ class FakeDecides:
             step.wait(DEADLINE_SECONDS)
         self.seen.append([document.id for document in documents])
         return decisions(documents)
+
+    def forget(self, ids: Sequence[DocumentId]) -> list[int]:
+        step = self.script.pop(0) if self.script else None
+        if isinstance(step, Exception):
+            raise step
+        self.seen.append([f"forget {one}" for one in ids])
+        return [1] * len(ids)
+
+    def settle(self) -> None:
+        self.ends.append("settle")
+        if self.unsettled:
+            raise self.unsettled.pop()
+
+    def discard(self) -> None:
+        self.ends.append("discard")
 
     def close(self) -> None:
         self.closed += 1
@@ -110,8 +131,15 @@ Start = Callable[..., Shadow]
 def start() -> Iterator[Start]:
     started: list[Shadow] = []
 
-    def make(decides: FakeDecides, report: FakeReport, backlog: int = 10_000) -> Shadow:
-        started.append(Shadow(decides.connect, report, backlog))
+    def make(
+        decides: FakeDecides | Deduplicator,
+        report: FakeReport,
+        backlog: int = 10_000,
+        *,
+        forgets: bool = True,
+    ) -> Shadow:
+        connect = decides.connect if isinstance(decides, FakeDecides) else lambda: decides
+        started.append(Shadow(connect, report, backlog, forgets=forgets))
         return started[-1]
 
     yield make
@@ -291,6 +319,136 @@ class TestShadow:
 
         assert skips() == {Skipped.END: 4}
         hang.set()
+
+
+class TestTombstones:
+    def test_a_batch_is_cut_where_they_stand(self, start: Start) -> None:
+        decides, report = FakeDecides(), FakeReport()
+        shadow = start(decides, report)
+        batch = documents("a", "b", "c")
+        stones = [Tombstone(0, ["x"]), Tombstone(2, ["7", 7]), Tombstone(2, ["a"])]
+
+        shadow.published(batch, decisions(batch), stones)
+        shadow.published([], [], [Tombstone(0, ["z"])])
+        shadow.close()
+
+        expected = [["forget x"], ["a", "b"], ["forget 7", "forget 7", "forget a"], ["c"]]
+        assert decides.seen == [*expected, ["forget z"]]
+        assert report.added == ["a", "b", "c"]
+
+    def test_while_the_index_is_away_only_the_part_at_hand_is_done_again(
+        self, start: Start
+    ) -> None:
+        skipped = skipped_ids()
+        away = ServiceError("away")
+        decides, report = FakeDecides([threading.Event(), away, away]), FakeReport()
+        decides.script[0].set()  # type: ignore[union-attr]
+        shadow = start(decides, report)
+        batch = documents("a", "b")
+
+        shadow.published(batch, decisions(batch), [Tombstone(1, ["a"])])
+        until(lambda: len(report.added) == 2)
+
+        assert decides.seen == [["a"], ["forget a"], ["b"]]
+        assert decides.opened == 3
+        assert skipped_ids() == skipped
+
+    def test_refused_documents_do_not_keep_others_from_being_forgotten(self, start: Start) -> None:
+        skips, skipped = Skips(), skipped_ids()
+        decides = FakeDecides([InputError("no time")])
+        shadow = start(decides, FakeReport())
+        batch = documents("a", "b")
+
+        shadow.published(batch, decisions(batch), [Tombstone(2, ["c"])])
+        shadow.close()
+
+        assert decides.seen == [["forget c"]]
+        assert skips() == {Skipped.REFUSED: 2}
+        assert skipped_ids() == skipped
+
+    def test_an_index_without_ids_forgets_nothing_and_goes_on(self, start: Start) -> None:
+        skipped = skipped_ids()
+        decides, report = FakeDecides(), FakeReport()
+        shadow = start(decides, report, forgets=False)
+        batch = documents("a", "b")
+
+        shadow.published(batch, decisions(batch), [Tombstone(1, ["7", 7])])
+        shadow.unsettled([], [Tombstone(0, ["x"])])
+        shadow.close()
+
+        assert decides.seen == [["a", "b"]]
+        assert skipped_ids() == skipped + 3
+
+    def test_what_is_not_forgotten_by_the_end_is_counted(self, start: Start) -> None:
+        skipped = skipped_ids()
+        shadow = start(FakeDecides([ServiceError("away")] * 99), FakeReport())
+        for _ in range(3):
+            shadow.published([], [], [Tombstone(0, ["x"])])
+
+        shadow.close()
+
+        assert skipped_ids() == skipped + 3
+
+    def test_what_is_replaced_is_settled_once_the_batch_is_decided(self, start: Start) -> None:
+        decides, report = FakeDecides(), FakeReport()
+        decides.unsettled = [ServiceError("away")]
+        shadow = start(decides, report)
+        batch = documents("a", "b")
+
+        shadow.unsettled(batch, [Tombstone(1, ["x"])])
+        for _ in range(2):
+            shadow.published(batch, decisions(batch), [Tombstone(1, ["x"])])
+        shadow.close()
+
+        assert decides.ends == ["discard", "settle", "settle"]
+        assert report.added == ["a", "b"] * 2
+
+    @pytest.mark.parametrize("revisions", Revisions)
+    def test_the_live_settings_once_more_decide_the_same(
+        self, start: Start, revisions: Revisions
+    ) -> None:
+        settings = Settings(revisions=revisions, threshold=0.5)
+        texts = ["the ferry leaves at nine", "a comet was seen above", "nobody painted this house"]
+        stream = [("a", 0), ("b", 1), ("c", 0), None, ("d", 0), ("b", 2), ("e", 1), ("f", 2)]
+        beside, report = Deduplicator(settings), RealReport()
+        shadow = start(beside, report)
+        with Deduplicator(settings) as live:
+            for copy in range(3):
+                decided: list[Decision] = []
+                batch = [
+                    Document(one[0], texts[one[1]], source=f"{copy} {number}")
+                    for number, one in enumerate(stream)
+                    if one is not None
+                ]
+                decided += live.decide(batch[:3])
+                live.forget(["a"])
+                decided += live.decide(batch[3:])
+                live.settle()
+                shadow.published(batch, decided, [Tombstone(3, ["a"])])
+        shadow.close()
+
+        assert report.live == report.shadow
+        assert len(report.live) == 21
+
+
+class RealReport(FakeReport):
+    """Keeps the decisions."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.live: list[Decision] = []
+        self.shadow: list[Decision] = []
+
+    def add(
+        self, documents: Sequence[Document], live: Sequence[Decision], shadow: Sequence[Decision]
+    ) -> None:
+        super().add(documents, live, shadow)
+        self.live += live
+        self.shadow += shadow
+
+
+def skipped_ids() -> float:
+    return REGISTRY.get_sample_value("stream_dedup_shadow_skipped_ids_total") or 0
 
 
 class FakeClock:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import partial
 
 from stream_dedup.deduplicator import Deduplicator, Stages
@@ -17,6 +17,7 @@ from stream_dedup.stream.messages import Decoder
 from stream_dedup.stream.shadow_report import MetricsReport
 from stream_dedup.stream.shadow_topic import open_sink
 from stream_dedup.stream.shadowing import Shadow
+from stream_dedup_workers.sweeping import sweeping
 
 log = logging.getLogger(__name__)
 
@@ -54,12 +55,12 @@ def shadowed(settings: Settings, process: str) -> Iterator[Shadow | None]:
         return
     begin = partial(Comparison.of, settings, found)
     report = MetricsReport(begin, process, open_sink(settings, f"{process}-shadow"), time)
-    shadow = Shadow(partial(_connect, found), report, settings.shadow_backlog)
+    shadow = Shadow(
+        partial(_connect, found), report, settings.shadow_backlog, forgets=found.index_ids
+    )
     log.info("started the shadow of %s", settings.shadow)
-    try:
+    with closing(shadow), sweeping(found, shadow=True):
         yield shadow
-    finally:
-        shadow.close()
 
 
 def _connect(shadow: Settings) -> Deduplicator:

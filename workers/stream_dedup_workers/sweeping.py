@@ -23,6 +23,8 @@ log = logging.getLogger(__name__)
 #: Times as long as a round of calls took that the sweep then pauses: it takes a tenth of the server
 #: and of the process at most.
 _PAUSES = 9.0
+#: Longest time that the end of the process waits for the end of a sweep.
+_END_SECONDS = 5.0
 #: Seconds between two questions whose turn it is, at most.
 _ASK = 30.0
 #: Seconds after which an index without a window is swept though nothing was forgotten: only crashed
@@ -31,26 +33,34 @@ _PATIENCE = 86_400.0
 
 
 @contextmanager
-def sweeping(settings: Settings) -> Iterator[None]:
-    """Sweep from time to time while the block runs, unless ``sweep_interval`` is 0."""
+def sweeping(settings: Settings, *, shadow: bool = False) -> Iterator[None]:
+    """Sweep from time to time while the block runs, unless ``sweep_interval`` is 0.
+
+    Args:
+        settings: which index, and how often.
+        shadow: whether it is a shadow's index; metrics are those of the live one.
+    """
     if not settings.sweep_interval:
         yield
         return
-    sweeps = Sweeps(settings)
+    sweeps = Sweeps(settings, shadow=shadow)
     thread = threading.Thread(target=sweeps.run, name="sweep", daemon=True)
     thread.start()
     try:
         yield
     finally:
         sweeps.stop()
-        thread.join()
+        # A sweep may be killed at any moment, and whoever waits for a dead Redis must be.
+        thread.join(_END_SECONDS)
 
 
 class Sweeps:
     """Sweeps the index whenever it is this process's turn."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, *, shadow: bool = False) -> None:
         self._settings = settings
+        self._name = "the shadow's index" if shadow else "the index"
+        self._counted = not shadow
         self._stopped = threading.Event()
 
     def run(self) -> None:
@@ -61,7 +71,7 @@ class Sweeps:
                 with closing(RedisIndex.connect(self._settings)) as index:
                     self._sweep(index)
             except StreamDedupError as error:
-                log.warning("a sweep of the index failed, trying again later: %s", error)
+                log.warning("a sweep of %s failed, trying again later: %s", self._name, error)
 
     def stop(self) -> None:
         """End, also in the middle of a sweep."""
@@ -86,14 +96,16 @@ class Sweeps:
             raise _StoppedError
 
     def _count(self, swept: Swept, seconds: float) -> None:
-        metrics.sweeps_total.inc()
-        metrics.sweep_seconds_total.inc(seconds)
-        metrics.swept_originals_total.inc(swept.expired)
-        metrics.swept_claims_total.inc(swept.claims)
-        metrics.swept_entries_total.inc(swept.entries)
-        metrics.index_originals.set(swept.originals)
+        if self._counted:
+            metrics.sweeps_total.inc()
+            metrics.sweep_seconds_total.inc(seconds)
+            metrics.swept_originals_total.inc(swept.expired)
+            metrics.swept_claims_total.inc(swept.claims)
+            metrics.swept_entries_total.inc(swept.entries)
+            metrics.index_originals.set(swept.originals)
         log.info(
-            "swept the index in %.0f s: %d originals expired, %d claims, %d entries; %d stay",
+            "swept %s in %.0f s: %d originals expired, %d claims, %d entries; %d stay",
+            self._name,
             seconds,
             *swept,
         )
