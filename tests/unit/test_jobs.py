@@ -192,7 +192,15 @@ class TestErrors:
 def start(*arguments: object) -> subprocess.Popen[bytes]:
     program = [*PROGRAM, "run", *map(str, arguments)]
     pipe = subprocess.PIPE
-    return subprocess.Popen(program, stdin=pipe, stdout=pipe, stderr=pipe, bufsize=0)
+    return subprocess.Popen(
+        program,
+        stdin=pipe,
+        stdout=pipe,
+        stderr=pipe,
+        bufsize=0,
+        # Programs in the background of a script do not hear an interrupt, nor do theirs.
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
+    )
 
 
 def children_of(pid: int) -> set[int]:
