@@ -11,9 +11,11 @@ import pytest
 from stream_dedup import Settings
 from stream_dedup.index import store
 from stream_dedup.index.claims import Fate
+from stream_dedup.index.records import RecordFormat
 from stream_dedup.index.redis import RedisIndex
 from stream_dedup.index.registrations import Registrations
 from stream_dedup.index.store import RedisStore
+from stream_dedup.index.upkeep import Upkeep
 
 PAGE = 4
 
@@ -26,7 +28,12 @@ def index(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[RedisStor
 
 
 def register(
-    store: RedisStore, keys: Sequence[int], claim: int, known: Sequence[int] = ()
+    store: RedisStore,
+    keys: Sequence[int],
+    claim: int,
+    known: Sequence[int] = (),
+    record: bytes = b"record",
+    compared: tuple[int, ...] = (),
 ) -> tuple[int, list[int]]:
     """Register a document with these first table keys; return its byte and whom it met."""
     tables = len(store.layout.prefix_bits)
@@ -34,7 +41,8 @@ def register(
     row[0, : len(keys)] = keys
     round_ = store.round()
     claims = np.array([claim], np.uint64)
-    found = round_.register(store.layout.place(row), claims, [b"record"], [known])
+    places = store.layout.place(row)
+    found = round_.register(places, claims, [record], [known], compared=compared)
     round_.run()
     return int(found.fates[0]), sorted(found.pairs[1].tolist())
 
@@ -91,3 +99,70 @@ def test_more_than_a_reply_holds_is_said(index: RedisStore) -> None:
         met.append(claim)
 
     assert register(index, [7], 99)[0] == Registrations.FULL
+
+
+HAMMING = 3
+
+
+def with_sketch(form: RecordFormat, sketch: int) -> bytes:
+    """Return a record whose other bits all differ from those of its neighbours in memory."""
+    head = b"\xff" * (form.compared[0] - 1)
+    return head + sketch.to_bytes(form.sketch_bytes, "little") + b"\xff"
+
+
+def flipped(sketch: int, bits: Sequence[int]) -> int:
+    return sketch ^ sum(1 << bit for bit in bits)
+
+
+@pytest.mark.parametrize("renews", [False, True])
+@pytest.mark.parametrize("width", [64, 128])
+def test_who_is_farther_by_hamming_distance_is_passed_over_and_who_is_not_is_told(
+    index: RedisStore, width: int, renews: bool
+) -> None:
+    form = RecordFormat(width // 8, renews=renews, hamming=HAMMING)
+    random = np.random.default_rng(1)
+    for number in range(width):
+        # Each bit in turn is the one that makes it far, on fingerprints and claim ids of all kinds.
+        others = random.permutation([bit for bit in range(width) if bit != number])
+        bits = [number, *others[: random.integers(HAMMING, width)].tolist()]
+        sketch = int.from_bytes(random.bytes(width // 8), "little")
+        first, second, third = sorted(random.integers(1, 2**63, 3).tolist())
+        near, far = flipped(sketch, bits[:HAMMING]), flipped(sketch, bits)
+        key = [number]
+
+        one = register(index, key, first, (), with_sketch(form, sketch), form.compared)
+        met = register(index, key, second, (), with_sketch(form, near), form.compared)
+        passed = register(index, key, third, (), with_sketch(form, far), form.compared)
+
+        assert one == (Fate.ORIGINAL, [])
+        assert met == (Registrations.MET, [first])
+        assert passed == (Fate.ORIGINAL, [])
+
+
+def test_who_has_no_record_or_is_void_is_told_however_far(index: RedisStore) -> None:
+    form = RecordFormat(8, hamming=HAMMING)
+    zeros, ones = with_sketch(form, 0), with_sketch(form, 2**64 - 1)
+    for claim in (1, 2):
+        assert register(index, [claim], claim, (), zeros, form.compared)[0] == Fate.ORIGINAL
+    round_ = Upkeep(index)
+    round_.forget(np.array([1], np.uint64))
+    round_.retire(np.array([2], np.uint64))
+    round_.run()
+
+    assert register(index, [1], 3, (), ones, form.compared) == (Registrations.MET, [1])
+    assert register(index, [2], 3, (), ones, form.compared) == (Registrations.MET, [2])
+
+
+def test_a_pending_claim_that_is_far_is_passed_over(index: RedisStore) -> None:
+    form = RecordFormat(8, hamming=HAMMING)
+    keys = np.full((1, len(index.layout.prefix_bits)), 7, np.uint64)
+    places = index.layout.place(keys).flat()
+    round_ = index.round()
+    round_.put(np.array([1], np.uint64), [with_sketch(form, 0)])
+    count = keys.shape[1]
+    round_.probe(places, np.ones(count, np.uint64), np.ones(count, np.uint8))
+    round_.run()
+
+    near, far = with_sketch(form, 7), with_sketch(form, 15)
+    assert register(index, [7], 2, (), near, form.compared) == (Registrations.MET, [1])
+    assert register(index, [7], 3, (), far, form.compared) == (Fate.ORIGINAL, [])
