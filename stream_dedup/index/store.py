@@ -279,6 +279,7 @@ class Round:
         claims: Claims,
         records: Sequence[bytes],
         known: Sequence[Sequence[int]],
+        *,
         ids: Places | None = None,
         compared: tuple[int, ...] = (),
     ) -> Registrations:
