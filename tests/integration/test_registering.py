@@ -32,6 +32,7 @@ def register(
     keys: Sequence[int],
     claim: int,
     known: Sequence[int] = (),
+    *,
     record: bytes = b"record",
     compared: tuple[int, ...] = (),
 ) -> tuple[int, list[int]]:
@@ -110,6 +111,12 @@ def with_sketch(form: RecordFormat, sketch: int) -> bytes:
     return head + sketch.to_bytes(form.sketch_bytes, "little") + b"\xff"
 
 
+def register_by(
+    store: RedisStore, form: RecordFormat, keys: Sequence[int], claim: int, record: bytes
+) -> tuple[int, list[int]]:
+    return register(store, keys, claim, record=record, compared=form.compared)
+
+
 def flipped(sketch: int, bits: Sequence[int]) -> int:
     return sketch ^ sum(1 << bit for bit in bits)
 
@@ -130,9 +137,9 @@ def test_who_is_farther_by_hamming_distance_is_passed_over_and_who_is_not_is_tol
         near, far = flipped(sketch, bits[:HAMMING]), flipped(sketch, bits)
         key = [number]
 
-        one = register(index, key, first, (), with_sketch(form, sketch), form.compared)
-        met = register(index, key, second, (), with_sketch(form, near), form.compared)
-        passed = register(index, key, third, (), with_sketch(form, far), form.compared)
+        one = register_by(index, form, key, first, with_sketch(form, sketch))
+        met = register_by(index, form, key, second, with_sketch(form, near))
+        passed = register_by(index, form, key, third, with_sketch(form, far))
 
         assert one == (Fate.ORIGINAL, [])
         assert met == (Registrations.MET, [first])
@@ -143,14 +150,14 @@ def test_who_has_no_record_or_is_void_is_told_however_far(index: RedisStore) -> 
     form = RecordFormat(8, hamming=HAMMING)
     zeros, ones = with_sketch(form, 0), with_sketch(form, 2**64 - 1)
     for claim in (1, 2):
-        assert register(index, [claim], claim, (), zeros, form.compared)[0] == Fate.ORIGINAL
+        assert register_by(index, form, [claim], claim, zeros)[0] == Fate.ORIGINAL
     round_ = Upkeep(index)
     round_.forget(np.array([1], np.uint64))
     round_.retire(np.array([2], np.uint64))
     round_.run()
 
-    assert register(index, [1], 3, (), ones, form.compared) == (Registrations.MET, [1])
-    assert register(index, [2], 3, (), ones, form.compared) == (Registrations.MET, [2])
+    assert register_by(index, form, [1], 3, ones) == (Registrations.MET, [1])
+    assert register_by(index, form, [2], 3, ones) == (Registrations.MET, [2])
 
 
 def test_a_pending_claim_that_is_far_is_passed_over(index: RedisStore) -> None:
@@ -164,5 +171,5 @@ def test_a_pending_claim_that_is_far_is_passed_over(index: RedisStore) -> None:
     round_.run()
 
     near, far = with_sketch(form, 7), with_sketch(form, 15)
-    assert register(index, [7], 2, (), near, form.compared) == (Registrations.MET, [1])
-    assert register(index, [7], 3, (), far, form.compared) == (Fate.ORIGINAL, [])
+    assert register_by(index, form, [7], 2, near) == (Registrations.MET, [1])
+    assert register_by(index, form, [7], 3, far) == (Fate.ORIGINAL, [])
