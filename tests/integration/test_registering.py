@@ -4,18 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from unittest import mock
 
 import numpy as np
 import pytest
+from redis.client import Pipeline
 
 from stream_dedup import Settings
+from stream_dedup.fingerprint.fingerprinter import Fingerprints
+from stream_dedup.fingerprint.simhash import SimHash
 from stream_dedup.index import store
+from stream_dedup.index.base import IndexBatch
 from stream_dedup.index.claims import Fate
 from stream_dedup.index.records import RecordFormat
 from stream_dedup.index.redis import RedisIndex
 from stream_dedup.index.registrations import Registrations
 from stream_dedup.index.store import RedisStore
 from stream_dedup.index.upkeep import Upkeep
+from stream_dedup.types import Method
 
 PAGE = 4
 
@@ -103,6 +109,7 @@ def test_more_than_a_reply_holds_is_said(index: RedisStore) -> None:
 
 
 HAMMING = 3
+SIMHASH = Settings(method=Method.SIMHASH, hamming=HAMMING)
 
 
 def with_sketch(form: RecordFormat, sketch: int) -> bytes:
@@ -115,6 +122,21 @@ def register_by(
     store: RedisStore, form: RecordFormat, keys: Sequence[int], claim: int, record: bytes
 ) -> tuple[int, list[int]]:
     return register(store, keys, claim, record=record, compared=form.compared)
+
+
+def documents(fingerprints: Sequence[int]) -> IndexBatch:
+    """Make documents with these fingerprints, each different from all others."""
+    sketches = np.array(fingerprints, "<u8").view(np.uint8).reshape(-1, 8)
+    count = len(fingerprints)
+    digests = [fingerprint.to_bytes(16, "little") for fingerprint in fingerprints]
+    keys = SimHash(SIMHASH).keys(sketches)
+    return IndexBatch(
+        ids=list(fingerprints),
+        identities=np.array(fingerprints, np.uint64),
+        times=np.zeros(count),
+        prints=Fingerprints(np.zeros(count, np.bool_), digests, keys, sketches),
+        ranks=np.full(count, np.inf),
+    )
 
 
 def flipped(sketch: int, bits: Sequence[int]) -> int:
@@ -173,3 +195,24 @@ def test_a_pending_claim_that_is_far_is_passed_over(index: RedisStore) -> None:
     near, far = with_sketch(form, 7), with_sketch(form, 15)
     assert register_by(index, form, [7], 2, near) == (Registrations.MET, [1])
     assert register_by(index, form, [7], 3, far) == (Fate.ORIGINAL, [])
+
+
+@pytest.mark.parametrize("renew", [False, True])
+def test_who_meets_others_by_chance_takes_one_round_trip(redis_url: str, renew: bool) -> None:
+    window = 3600.0 if renew else None
+    settings = {"redis_url": redis_url, "renew": renew, "window": window}
+    near, far = 0b111, 0b1111
+    with (
+        closing(RedisIndex.connect(SIMHASH.model_copy(update=settings))) as index,
+        mock.patch.object(
+            Pipeline, "execute", autospec=True, side_effect=Pipeline.execute
+        ) as trips,
+    ):
+        assert index.claim(documents([0])) == [None]
+        assert trips.call_count == 1
+        assert index.claim(documents([far << 60])) == [None]
+        assert trips.call_count == 2
+        (attachment,) = index.claim(documents([near]))
+        assert attachment is not None
+        assert attachment.original_id == 0
+        assert trips.call_count > 3
