@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from unittest import mock
@@ -149,13 +150,13 @@ def test_who_is_farther_by_hamming_distance_is_passed_over_and_who_is_not_is_tol
     index: RedisStore, width: int, renews: bool
 ) -> None:
     form = RecordFormat(width // 8, renews=renews, hamming=HAMMING)
-    random = np.random.default_rng(1)
+    generator = np.random.default_rng(1)
     for number in range(width):
         # Each bit in turn is the one that makes it far, on fingerprints and claim ids of all kinds.
-        others = random.permutation([bit for bit in range(width) if bit != number])
-        bits = [number, *others[: random.integers(HAMMING, width)].tolist()]
-        sketch = int.from_bytes(random.bytes(width // 8), "little")
-        first, second, third = sorted(random.integers(1, 2**63, 3).tolist())
+        others = generator.permutation([bit for bit in range(width) if bit != number])
+        bits = [number, *others[: generator.integers(HAMMING, width)].tolist()]
+        sketch = int.from_bytes(generator.bytes(width // 8), "little")
+        first, second, third = sorted(generator.integers(1, 2**63, 3).tolist())
         near, far = flipped(sketch, bits[:HAMMING]), flipped(sketch, bits)
         key = [number]
 
@@ -216,3 +217,27 @@ def test_who_meets_others_by_chance_takes_one_round_trip(redis_url: str, renew: 
         assert attachment is not None
         assert attachment.original_id == 0
         assert trips.call_count > 3
+
+
+def test_decisions_are_those_of_comparing_with_all_originals(redis_url: str) -> None:
+    rng = random.Random(5)
+    originals: list[int] = []
+    settings = SIMHASH.model_copy(update={"redis_url": redis_url})
+    with closing(RedisIndex.connect(settings)) as index:
+        for _ in range(50):
+            centre = rng.getrandbits(64)
+            some = {flipped(centre, rng.sample(range(64), rng.randrange(8))) for _ in range(12)}
+            stream = [*some, *rng.sample(originals, min(len(originals), 2))]
+            rng.shuffle(stream)
+            while stream:
+                batch = [stream.pop() for _ in range(rng.randint(1, len(stream)))]
+                expected = []
+                for one in batch:
+                    near = (o for o in originals if (o ^ one).bit_count() <= HAMMING)
+                    original = next(near, one)
+                    expected.append(None if original == one else original)
+                    if expected[-1] is None and one not in originals:
+                        originals.append(one)
+                found = index.claim(documents(batch))
+                assert [None if a is None else a.original_id for a in found] == expected
+    assert len(originals) > 150
