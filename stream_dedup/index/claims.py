@@ -109,7 +109,8 @@ class Withdraw(NamedTuple):
 class Register(NamedTuple):
     """Announce and commit at once, unless there is a claim under a key that is not known.
 
-    The reply is a ``Registered``. Only where all keys of a document are in one partition.
+    The reply is a ``Registered``. Only where all keys of a document are in one partition. Where
+    Hamming distance decides, a claim whose record shows that it is not near counts as known.
 
     Attributes:
         claim: the document's claim.

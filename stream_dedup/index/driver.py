@@ -301,7 +301,8 @@ class Driver:
     ) -> Registrations:
         records = [self._records[row] for row in rows.tolist()]
         ids = self._places_of_ids(rows) if self.store.layout.ids else None
-        return round_.register(self._places.rows(rows), claims, records, known, ids)
+        places, compared = self._places.rows(rows), self._format.compared
+        return round_.register(places, claims, records, known, ids=ids, compared=compared)
 
     def _note_ids(self, round_: Round, rows: Rows, claims: Claims) -> None:
         if self.store.layout.ids:

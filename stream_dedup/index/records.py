@@ -11,7 +11,7 @@
     id       rest  document id, MessagePack
 
 All little-endian. In Redis one byte, the fate, stands before it. The Functions (lua/claims.lua)
-read time and renewed where they stand.
+read time, renewed and sketch where they stand.
 """
 
 from __future__ import annotations
@@ -60,18 +60,35 @@ class RecordFormat(NamedTuple):
         sketch_bytes: width of a sketch; 0 where payloads are the evidence.
         keeps_ranks: whether they hold ranks.
         renews: whether they hold times of renewal.
+        hamming: bits within which sketches are near, where their Hamming distance alone decides.
     """
 
     sketch_bytes: int
     keeps_ranks: bool = False
     renews: bool = False
+    hamming: int | None = None
 
     @classmethod
     def of(cls, fingerprinter: Fingerprinter) -> RecordFormat:
         """Return the format of a configuration."""
         settings = fingerprinter.settings
         by_rank = settings.choice is Choice.PREFERRED
-        return cls(fingerprinter.verifier.sketch_bytes, by_rank, settings.renew)
+        hamming = settings.hamming if settings.by_hamming else None
+        return cls(fingerprinter.verifier.sketch_bytes, by_rank, settings.renew, hamming)
+
+    @property
+    def compared(self) -> tuple[int, ...]:
+        """How the Functions compare records: place (from 1), width, and near up to how many bits.
+
+        Nothing where they cannot.
+        """
+        return (
+            () if self.hamming is None else (self._sketch_at + 1, self.sketch_bytes, self.hamming)
+        )
+
+    @property
+    def _sketch_at(self) -> int:
+        return _HEAD.size + self.renews * _RENEWED.size
 
     @property
     def time_at(self) -> int:
@@ -99,7 +116,7 @@ class RecordFormat(NamedTuple):
         Raises:
             ValueError: these bytes are no such record.
         """
-        start = _HEAD.size + self.renews * _RENEWED.size
+        start = self._sketch_at
         end = start + self.sketch_bytes
         rank, payload, at = float("inf"), b"", end
         try:

@@ -279,7 +279,9 @@ class Round:
         claims: Claims,
         records: Sequence[bytes],
         known: Sequence[Sequence[int]],
+        *,
         ids: Places | None = None,
+        compared: tuple[int, ...] = (),
     ) -> Registrations:
         """Register documents whose keys, (documents, tables), are all in one partition.
 
@@ -289,13 +291,16 @@ class Round:
             records: their records.
             known: for each the claims that matter to it no more.
             ids: where their ids are kept, if they are.
+            compared: how to tell that others are not near (see ``RecordFormat.compared``).
         """
         found = Registrations(len(claims))
         tables = places.suffixes.shape[1]
         if ids is not None:
             places = places.beside(ids)
         every = places.suffixes.shape[1]
-        arguments = (min(PAGE, self._store.limit), self._layout.suffix_width, tables, every)
+        arguments = [min(PAGE, self._store.limit), self._layout.suffix_width, tables, every]
+        if compared:
+            arguments += [self._layout.buckets, *compared]
         rows = packed(places, claims, self._layout.record_places(claims)[1], records, known)
         size = max(1, _ROWS // tables)
         for start in range(0, len(rows), size):

@@ -28,17 +28,19 @@ def opened(redis_url: str, partitions: int = 4) -> Iterator[RedisStore]:
         yield index.store
 
 
-def run(store: RedisStore, seeds: Sequence[int]) -> list[RedisSchedule]:
+def run(
+    store: RedisStore, seeds: Sequence[int], *, by_hamming: bool = False
+) -> list[RedisSchedule]:
     """Run schedules on an emptied Redis."""
     store.client.flushdb()
-    group = Group(store, seeds)
+    group = Group(store, seeds, by_hamming=by_hamming)
     group.run()
     return group.schedules
 
 
-@pytest.mark.parametrize("partitions", [1, 4])
+@pytest.mark.parametrize(("partitions", "by_hamming"), [(1, False), (1, True), (4, False)])
 def test_no_schedule_on_redis_breaks_an_invariant_or_ends_otherwise_than_the_model(
-    redis_url: str, partitions: int
+    redis_url: str, partitions: int, by_hamming: bool
 ) -> None:
     reached: Counter[str] = Counter()
     found: list[str] = []
@@ -46,7 +48,7 @@ def test_no_schedule_on_redis_breaks_an_invariant_or_ends_otherwise_than_the_mod
     with opened(redis_url, partitions) as store:
         for first in range(0, SCHEDULES // 2, GROUP):
             seeds = range(first, first + GROUP)
-            schedules = run(store, seeds)
+            schedules = run(store, seeds, by_hamming=by_hamming)
             found += findings(schedules, seeds)
             reached.update(counts(schedules))
 
@@ -60,6 +62,7 @@ class Variant(NamedTuple):
     name: str
     changes: tuple[tuple[str, str], ...]
     partitions: int = 4
+    by_hamming: bool = False
 
 
 #: Mistakes that let near originals, wrong answers or missing entries come about.
@@ -98,6 +101,23 @@ DANGEROUS = [
         (("call('ZADD', places[i], places[i + 1], claim)", "call('ZSCORE', places[i], claim)"),),
         1,
     ),
+    Variant(
+        "who is just near by Hamming distance is passed over",
+        (("distance > most", "distance >= most"),),
+        1,
+        by_hamming=True,
+    ),
+    Variant(
+        "who has no record yet is passed over",
+        (
+            (
+                "if not value or sub(value, 1, 1) == 'V' then\n      return false",
+                "if not value or sub(value, 1, 1) == 'V' then\n      return true",
+            ),
+        ),
+        1,
+        by_hamming=True,
+    ),
 ]
 
 #: Mistakes that leave something behind or out, which only the comparison with the model shows.
@@ -131,7 +151,10 @@ def test_a_dangerous_mistake_in_the_functions_breaks_an_invariant(
 ) -> None:
     with opened(redis_url, variant.partitions) as store:
         load(store, variant)
-        groups = (run(store, range(first, first + GROUP)) for first in range(0, SCHEDULES, GROUP))
+        groups = (
+            run(store, range(first, first + GROUP), by_hamming=variant.by_hamming)
+            for first in range(0, SCHEDULES, GROUP)
+        )
 
         assert any(schedule.violations() for schedules in groups for schedule in schedules)
 

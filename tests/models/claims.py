@@ -61,8 +61,10 @@ class World(NamedTuple):
 class Store:
     """What Redis keeps: entries under keys, and records with their fates."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, *, by_hamming: bool = False) -> None:
+        """Start empty; with ``by_hamming`` registering sees itself who is not near."""
         self._world = world
+        self._by_hamming = by_hamming
         self.entries: dict[tuple[int, int], set[int]] = defaultdict(set)
         self.fates: dict[int, Fate] = {}
         self.documents: dict[int, int] = {}
@@ -87,6 +89,8 @@ class Store:
         """Insert everywhere and commit, unless somebody unknown is there."""
         places = list(enumerate(self._world.keys[document]))
         seen = {other for place in places for other in self.entries[place]} - {claim, *known}
+        if self._by_hamming:
+            seen = {other for other in seen if not self._is_far(document, other)}
         if seen:
             return Registered(Fate.ABSENT, tuple(sorted(seen)))
         if claim not in self.fates:
@@ -103,6 +107,11 @@ class Store:
             return Sight(fate, near=False, same=False)
         other = self.documents[claim]
         return Sight(fate, self._world.are_near(document, other), document == other)
+
+    def _is_far(self, document: int, claim: int) -> bool:
+        """Say whether a claim has a record, and this is not near."""
+        sight = self.sight(document, claim)
+        return sight.fate in {Fate.PENDING, Fate.ORIGINAL} and not sight.near
 
     def calls(self, document: int, call: Call) -> Iterator[Any]:  # noqa: C901 - one case each
         """Carry out a call in atomic parts, a part at each step; the last value is its reply."""

@@ -15,12 +15,14 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 from collections.abc import Generator, Iterator, Sequence
+from itertools import combinations
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from stream_dedup.fingerprint.fingerprinter import Fingerprints
+from stream_dedup.fingerprint.simhash import SimHash
 from stream_dedup.index.base import IndexBatch, Matcher
 from stream_dedup.index.claims import (
     Call,
@@ -35,8 +37,9 @@ from stream_dedup.index.claims import (
 from stream_dedup.index.driver import Driver
 from stream_dedup.index.records import RecordFormat
 from stream_dedup.index.store import RedisStore
-from stream_dedup.types import Score
-from stream_dedup.verify.verifier import SketchVerifier
+from stream_dedup.settings import Settings
+from stream_dedup.types import Method, Score
+from stream_dedup.verify.verifier import SketchMethod, SketchVerifier
 from tests.models.claims import STARTS, Schedule, Store, Task, World
 
 #: Bits of a claim id below the number of its schedule.
@@ -52,6 +55,9 @@ _SPREAD = np.uint64(0x9E3779B97F4A7C15)
 PATIENCE = 5_000
 _SKETCH_BYTES = 4
 RECORDS = RecordFormat(_SKETCH_BYTES)
+#: Bits that are set in each of ``fingerprints``: as many as there may be others in a world.
+_ONES = 5
+NEAR_BITS = 2 * _ONES - 2
 
 #: An atomic call, and the document it is made for.
 Step = tuple[int, Call]
@@ -119,11 +125,16 @@ class RedisSchedule(Schedule):
     Attributes:
         number: tells its claims and keys from those of other schedules.
         one_partition: whether documents may be registered at once.
+        by_hamming: whether these pass over who is not near by Hamming distance.
         taken: atomic calls so far.
     """
 
-    def __init__(self, seed: int, number: int = 0, *, one_partition: bool = False) -> None:
+    def __init__(
+        self, seed: int, number: int = 0, *, one_partition: bool = False, by_hamming: bool = False
+    ) -> None:
         super().__init__(seed)
+        self.store = Store(self.world, by_hamming=by_hamming)
+        self.by_hamming = by_hamming
         self.number = number
         self.one_partition = one_partition
         self._starts = STARTS if one_partition else STARTS[:1]
@@ -224,13 +235,35 @@ class WorldMethod:
         return [Score(similarity=value) for value in self.compare(left, right)[0].tolist()]
 
 
+def fingerprints(world: World) -> list[int]:
+    """Return 64-bit fingerprints, near pairs ``NEAR_BITS`` bits apart and the others two more.
+
+    Each has ``_ONES`` bits set: one for each document that is near, shared with that, and others
+    that are its own.
+    """
+    count = len(world.keys)
+    found = [0] * count
+    for bit, (one, other) in enumerate(combinations(range(count), 2)):
+        if world.are_near(one, other):
+            found[one] |= 1 << bit
+            found[other] |= 1 << bit
+    for one, shared in enumerate(found):
+        for own in range(_ONES - shared.bit_count()):
+            found[one] |= 1 << (63 - _ONES * one - own)
+    return found
+
+
 class Group:
     """Schedules side by side on one Redis, which must be empty."""
 
-    def __init__(self, store: RedisStore, seeds: Sequence[int]) -> None:
+    def __init__(
+        self, store: RedisStore, seeds: Sequence[int], *, by_hamming: bool = False
+    ) -> None:
+        """Draw schedules; with ``by_hamming`` the Functions see themselves who is not near."""
         one = store.layout.partitions == 1
         self.schedules = [
-            RedisSchedule(seed, number, one_partition=one) for number, seed in enumerate(seeds)
+            RedisSchedule(seed, number, one_partition=one, by_hamming=by_hamming)
+            for number, seed in enumerate(seeds)
         ]
         #: Row of each schedule's first document.
         self._first: list[int] = []
@@ -240,9 +273,16 @@ class Group:
         prefix_bits = store.layout.prefix_bits
         for schedule in self.schedules:
             self._add(schedule.number, schedule.world, prefix_bits)
-        matcher = Matcher(SketchVerifier(WorldMethod(self._near), by_hamming=False), None)
-        self._batch = batch_of(np.array(self._keys))
-        self._driver = Driver(store, self._batch, matcher, RECORDS)
+        self._records, sketches = RECORDS, None
+        method: SketchMethod = WorldMethod(self._near)
+        if by_hamming:
+            method = SimHash(Settings(method=Method.SIMHASH, hamming=NEAR_BITS))
+            self._records = RecordFormat(method.sketch_bytes, hamming=NEAR_BITS)
+            words = [one for schedule in self.schedules for one in fingerprints(schedule.world)]
+            sketches = np.array(words, "<u8").view(np.uint8).reshape(len(words), -1)
+        self._batch = batch_of(np.array(self._keys), sketches)
+        matcher = Matcher(SketchVerifier(method, by_hamming=by_hamming), None)
+        self._driver = Driver(store, self._batch, matcher, self._records)
 
     def run(self) -> None:
         """Carry out all calls on Redis; the schedules' stores then hold what Redis holds."""
@@ -296,7 +336,7 @@ class Group:
         store = self.schedules[number].store
         store.fates[claim] = Fate(value[0])
         if len(value) > 1:
-            row = RECORDS.decode(value[1:]).document_id
+            row = self._records.decode(value[1:]).document_id
             store.documents[claim] = int(row) - self._first[number]
 
     def _places(self) -> dict[tuple[bytes, float], tuple[int, int, int]]:
@@ -333,7 +373,12 @@ def findings(schedules: Sequence[RedisSchedule], seeds: Sequence[int]) -> Iterat
     """Yield violations, and the schedules that end otherwise than on the model's store."""
     for schedule, seed in zip(schedules, seeds, strict=True):
         yield from (f"seed {seed}: {violation}" for violation in schedule.violations())
-        model = RedisSchedule(seed, schedule.number, one_partition=schedule.one_partition)
+        model = RedisSchedule(
+            seed,
+            schedule.number,
+            one_partition=schedule.one_partition,
+            by_hamming=schedule.by_hamming,
+        )
         model.run()
         if Ending.of(model) != Ending.of(schedule):
             yield f"seed {seed}: Redis and the model differ"
@@ -352,11 +397,17 @@ def counts(schedules: Sequence[RedisSchedule]) -> dict[str, int]:
     return dict(total)
 
 
-def batch_of(keys: npt.NDArray[np.uint64]) -> IndexBatch:
-    """Make documents, each different from all others, with these table keys."""
+def batch_of(
+    keys: npt.NDArray[np.uint64], sketches: npt.NDArray[np.uint8] | None = None
+) -> IndexBatch:
+    """Make documents, each different from all others, with these table keys.
+
+    Their sketches are their rows, if none are given.
+    """
     count = len(keys)
     rows = range(count)
-    sketches = np.arange(count, dtype="<u4").view(np.uint8).reshape(count, _SKETCH_BYTES)
+    if sketches is None:
+        sketches = np.arange(count, dtype="<u4").view(np.uint8).reshape(count, _SKETCH_BYTES)
     return IndexBatch(
         ids=list(rows),
         identities=np.arange(count, dtype=np.uint64),

@@ -72,6 +72,10 @@ local function members_at(key, score, limit, known)
   if known and count == 1 and tonumber(redis.call('ZSCORE', key, known) or -1) == tonumber(score) then
     return nobody
   end
+  if count <= limit + 2 then
+    -- To spell the limit would take a third of this.
+    return redis.call('ZRANGEBYSCORE', key, score, score)
+  end
   return redis.call('ZRANGEBYSCORE', key, score, score, 'LIMIT', '0', tostring(limit + 2))
 end
 
@@ -108,9 +112,74 @@ local function fence(prefix)
   end
 end
 
--- register NS:{P}: rows limit width tables all -> one byte for each row, pairs of (row number u32, claim
--- id 8 bytes), the partition's originals. All of a protocol's attempt for documents that meet nobody
--- unknown; what else they meet is told, and nothing of them written.
+-- The bucket of a claim's record where there is one partition: ``finalize`` of shingles.py and
+-- ``record_places`` of keys.py, in halves of 32 bits, as numbers are exact below 2^53 only.
+local KEY_HIGH, KEY_LOW = 0x5851F42D, 0x4C957F2D
+local TIMES_HIGH, TIMES_LOW = 0xD6E8FEB8, 0x6659FD93
+local HALF, QUARTER = 4294967296, 65536
+
+local function multiplied(high, low)
+  local high_0, low_0 = high % QUARTER, low % QUARTER
+  local high_1, low_1 = (high - high_0) / QUARTER, (low - low_0) / QUARTER
+  local upper = low_1 * TIMES_LOW
+  local rest = upper % QUARTER
+  local sum = low_0 * TIMES_LOW + rest * QUARTER
+  local product = sum % HALF
+  high = (sum - product) / HALF
+    + (upper - rest) / QUARTER
+    + low_0 * TIMES_HIGH
+    + low_1 * TIMES_HIGH % QUARTER * QUARTER
+    + high_0 * TIMES_LOW
+    + high_1 * TIMES_LOW % QUARTER * QUARTER
+  return high % HALF, product
+end
+
+local function bucket_of(claim, buckets)
+  local bxor = bit.bxor
+  local high, low = struct.unpack('>I4I4', claim)
+  -- What ``bit`` returns has a sign.
+  high, low = bxor(high, KEY_HIGH) % HALF, bxor(low, KEY_LOW)
+  high, low = multiplied(high, bxor(low, high) % HALF)
+  high, low = multiplied(high, bxor(low, high) % HALF)
+  low = bxor(low, high) % HALF
+  return (high * 256 + (low - low % 16777216) / 16777216) % buckets
+end
+
+local function never()
+  return false
+end
+
+-- Returns what says whether the record of a claim shows a fingerprint further than ``most`` bits from
+-- that of another record: of so many bytes, from this place of a record on. No record shows nothing.
+local function farther(prefix, buckets, at_sketch, bytes, most)
+  local call, _, unpack, sub = tools()
+  local band, bxor = bit.band, bit.bxor
+  return function(record, claim)
+    local value = call('HGET', prefix .. 'c' .. bucket_of(claim, buckets), claim)
+    if not value or sub(value, 1, 1) == 'V' then
+      return false
+    end
+    local distance = 0
+    for at = at_sketch, at_sketch + bytes - 1, 4 do
+      local mine = unpack('<I4', record, at)
+      local other = unpack('<I4', value, at + 1)
+      local differing = bxor(mine, other)
+      while differing ~= 0 do
+        differing, distance = band(differing, differing - 1), distance + 1
+        if distance > most then
+          return true
+        end
+      end
+    end
+    return false
+  end
+end
+
+-- register NS:{P}: rows limit width tables all [buckets at_sketch bytes most] -> one byte for each row,
+-- pairs of (row number u32, claim id 8 bytes), the partition's originals. All of a protocol's attempt
+-- for documents that meet nobody unknown; what else they meet is told, and nothing of them written.
+-- Where the Hamming distance of fingerprints decides, claims are passed over as if they were known
+-- whose record shows one further than so many bits.
 -- A row: claim id, bucket u32, length u32, ids of claims that are known not to matter, length u32,
 -- record, and for each of the tables a key suffix (width bytes) and a score (16 decimal digits);
 -- after these up to ``all`` more, where it is entered without looking.
@@ -121,7 +190,12 @@ local function register(keys, args)
   local prefix, rows, limit = keys[1], args[1], tonumber(args[2])
   local width, tables, all = tonumber(args[3]), tonumber(args[4]), tonumber(args[5])
   local form, at, row, committed = row_form(width), 1, 0, 0
-  local fates, found, fenced = {}, {}, fence(prefix)
+  local fates, found, fenced, is_far = {}, {}, fence(prefix), never
+  if args[6] then
+    is_far = farther(
+      prefix, tonumber(args[6]), tonumber(args[7]), tonumber(args[8]), tonumber(args[9])
+    )
+  end
   while at <= #rows do
     local claim, bucket, known, record
     claim, bucket, known, record, at = unpack('<c8I4I4c0I4c0', rows, at)
@@ -138,9 +212,13 @@ local function register(keys, args)
         fate = 'F'
       end
       for j = 1, #members do
-        if not passed[members[j]] then
-          passed[members[j]], fate, last = true, fate or 'M', members[j]
-          found[#found + 1] = pack('<I4c8', row, members[j])
+        local other = members[j]
+        if not passed[other] then
+          passed[other] = true
+          if not is_far(record, other) then
+            fate, last = fate or 'M', other
+            found[#found + 1] = pack('<I4c8', row, other)
+          end
         end
       end
     end
