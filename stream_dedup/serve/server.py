@@ -97,10 +97,14 @@ def _bind(settings: Settings) -> socket.socket:
     host, port = settings.serve_host, settings.serve_port
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        return socket.create_server((host, port), family=family, backlog=2048)
+        listener = socket.create_server((host, port), family=family, backlog=2048)
     except OSError as error:
         msg = (
             f"The address {host}:{port} cannot be bound: {error.strerror}. Give another one with "
             "--serve-host and --serve-port (0 takes a free port)."
         )
         raise SettingsError(msg) from error
+    # Connections inherit it. asyncio sets it on sockets of its own making only, and without it each
+    # answer on a connection that is kept waits 40 ms for the other side's acknowledgement.
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listener
