@@ -146,7 +146,8 @@ def _half_load(stream: Stream, half: list[GeneratedDocument], rate: float) -> li
 
 def _row(batch: int, full: float, waits: list[float]) -> Row:
     found = np.percentile(waits, PERCENTILES).tolist()
-    return [f"{batch:,}", full, *(1000 * seconds for seconds in found), 1000 * max(waits)]
+    most = 1000 * float(max(waits))
+    return [f"{batch:,}", float(full), *(1000 * seconds for seconds in found), most]
 
 
 def _table(rows: list[Row], options: argparse.Namespace) -> Table:

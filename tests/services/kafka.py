@@ -147,7 +147,9 @@ def _java() -> list[str]:
 def _format(config: Path) -> None:
     """Write the cluster id into the data directory, as a new broker needs it."""
     cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
-    command = [*_java(), "kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(config)]
+    # One argument, not two: an id that begins with a dash would be taken for another option.
+    named = f"--cluster-id={cluster}"
+    command = [*_java(), "kafka.tools.StorageTool", "format", named, "-c", str(config)]
     done = subprocess.run(
         command, check=False, capture_output=True, text=True, stdin=subprocess.DEVNULL
     )
