@@ -22,6 +22,11 @@ from stream_dedup.stream.transport import Output, Record
 from stream_dedup.types import Decision, Document
 
 
+def source_of(record: Record) -> str:
+    """Name the place of a record in its input (see ``Document.source``)."""
+    return f"{record.topic}/{record.partition}/{record.offset}"
+
+
 def annotated(topic: str, record: Record, decision: Decision) -> Output:
     """Answer a document: its key, headers, timestamp and bytes, with the decision added.
 
@@ -29,8 +34,7 @@ def annotated(topic: str, record: Record, decision: Decision) -> Output:
         Poison: the decision cannot be added.
     """
     value = annotate(record.value or b"", decision)
-    place = f"{record.topic}/{record.partition}/{record.offset}"
-    headers = [*annotation_headers(decision), (HEADER_SOURCE, place.encode())]
+    headers = [*annotation_headers(decision), (HEADER_SOURCE, source_of(record).encode())]
     if record.headers:
         headers = [*_kept(record.headers, ANNOTATION_HEADERS), *headers]
     return Output(topic, record, value, headers, record.key, record.timestamp)

@@ -37,6 +37,7 @@ from stream_dedup.stream.answers import (
     dead_letter,
     fallback_id,
     member,
+    source_of,
     tombstone,
 )
 from stream_dedup.stream.lag import LagReport
@@ -192,7 +193,7 @@ class Loop:
         batch = _Batch([], [], [], [], [])
         decode, refused = self._decoder.decode, self._refused
         for record in records:
-            source = f"{record.topic}/{record.partition}/{record.offset}"
+            source = source_of(record)
             try:
                 if refused:
                     self._check_refused(record)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from stream_dedup.settings import Settings
-from stream_dedup.stream.answers import fallback_id
+from stream_dedup.stream.answers import fallback_id, source_of
 from stream_dedup.stream.files import read_lines
 from stream_dedup.stream.messages import HEADER_SOURCE, Decoder, Poison, Reason, ids_of_key
 from stream_dedup.stream.transport import Record
@@ -80,7 +80,7 @@ class Reading:
     def of_record(self, record: Record) -> Message:
         """Read a record of a topic."""
         told = self._told(record.value)
-        source = f"{record.topic}/{record.partition}/{record.offset}"
+        source = source_of(record)
         if self._annotated:
             source = (dict(record.headers).get(HEADER_SOURCE) or b"").decode()
         name = fallback_id(record.key, source)
