@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from stream_dedup.index.base import Attachment, IndexBatch, Matcher
+from stream_dedup.index.base import Attachment, IndexBatch, LookUp, Matcher
 from stream_dedup.types import DocumentId
 from stream_dedup.verify.evidence import Evidence
 
@@ -63,6 +63,17 @@ class Candidates(NamedTuple):
         """Return the pairs whose event times are at most the window apart."""
         inside = matcher.within_window(batch.times[self.rows], self.times, self.renewed)
         return self if inside.all() else self.some(np.flatnonzero(inside))
+
+
+def look_up(
+    index: LookUp, batch: IndexBatch, matcher: Matcher, step: int
+) -> list[Attachment | None]:
+    """Say what each document belongs to (see ``LookUp.look_up``), so many at a time."""
+    found: list[Attachment | None] = []
+    for start in range(0, len(batch), step):
+        part = batch.rows(range(start, start + step))
+        found += attach(part, index.candidates(part), matcher)
+    return found
 
 
 def attach(batch: IndexBatch, candidates: Candidates, matcher: Matcher) -> list[Attachment | None]:

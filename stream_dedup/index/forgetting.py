@@ -114,11 +114,8 @@ class Forgetting:
         for row, claim, value in zip(rows.tolist(), claims.tolist(), values, strict=True):
             if value[:1] == b"V":
                 void.append((row, claim))
-            elif value[:1] == b"O":
-                record = self._format.decode(value[1:])
-                # Another id may have the same hash.
-                if record.document_id == ids[row]:
-                    originals.append(_Original(row, claim, record))
+            elif record := self._format.original(value, ids[row]):
+                originals.append(_Original(row, claim, record))
         return _Named(places, sorted(originals, key=lambda one: one[:2]), void, found.capped > 0)
 
     def _retire(self, originals: Sequence[_Original]) -> list[_Original]:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from stream_dedup.fingerprint.fingerprinter import Fingerprinter
 from stream_dedup.index.audit_reading import Reader
 from stream_dedup.index.base import Attachment, IndexBatch, Matcher, Registered, id_hashes
-from stream_dedup.index.candidates import Candidates, Rows, attach
+from stream_dedup.index.candidates import Candidates, Rows, look_up
 from stream_dedup.index.claims import Fate
 from stream_dedup.index.connection import connect, reporting_errors
 from stream_dedup.index.keys import Places
@@ -58,11 +58,7 @@ class RedisLookUp:
 
     def look_up(self, batch: IndexBatch) -> list[Attachment | None]:
         """Say what each document belongs to (see ``LookUp.look_up``)."""
-        found: list[Attachment | None] = []
-        for start in range(0, len(batch), STEP):
-            part = batch.rows(range(start, start + STEP))
-            found += attach(part, self.candidates(part), self._matcher)
-        return found
+        return look_up(self, batch, self._matcher, STEP)
 
     def candidates(self, batch: IndexBatch) -> Candidates:
         """Return the originals that share a table key (see ``LookUp.candidates``)."""
@@ -92,11 +88,8 @@ class RedisLookUp:
         round_.run()
         found: list[list[Registered]] = [[] for _ in ids]
         for row, value in zip(rows.tolist(), values, strict=True):
-            if value[:1] == b"O":
-                record = self._records.decode(value[1:])
-                # Another id may have the same hash.
-                if record.document_id == ids[row]:
-                    found[row].append(record.registered())
+            if record := self._records.original(value, ids[row]):
+                found[row].append(record.registered())
         return found
 
     def close(self) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stream_dedup.index.base import Attachment, IndexBatch, Matcher
-from stream_dedup.index.candidates import Candidates, attach
+from stream_dedup.index.candidates import Candidates, look_up
 from stream_dedup.index.choice import originals_within, preferred_within
 from stream_dedup.index.pairs import Rows, entry_keys, exact_leaders, near_pairs, unique_pairs
 from stream_dedup.index.registry import Registry, Renewal
@@ -99,11 +99,7 @@ class MemoryIndex(Registry):
 
     def look_up(self, batch: IndexBatch) -> list[Attachment | None]:
         """Say what each document belongs to (see ``LookUp.look_up``)."""
-        found: list[Attachment | None] = []
-        for start in range(0, len(batch), STEP):
-            part = batch.rows(range(start, start + STEP))
-            found += attach(part, self.candidates(part), self._matcher)
-        return found
+        return look_up(self, batch, self._matcher, STEP)
 
     def candidates(self, batch: IndexBatch) -> Candidates:
         """Return the originals that share a table key (see ``LookUp.candidates``)."""

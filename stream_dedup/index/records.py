@@ -110,6 +110,18 @@ class RecordFormat(NamedTuple):
             )
         ]
 
+    def original(self, value: bytes, document_id: DocumentId) -> Record | None:
+        """Return the record of an original that has this id; None for what else stands there.
+
+        Args:
+            value: what is kept of a claim, its fate first.
+            document_id: the id that it was found by; another may have the same hash.
+        """
+        if value[:1] != b"O":
+            return None
+        record = self.decode(value[1:])
+        return record if record.document_id == document_id else None
+
     def decode(self, data: bytes) -> Record:
         """Decode a record.
 
