@@ -112,9 +112,10 @@ class RedisRebuilding(Rebuilding):
     registration whichever partition is read first, and a batch that comes again gets the same.
     """
 
+    index: RedisIndex
+
     def __init__(self, index: RedisIndex, settings: Settings, configuration: str) -> None:
         super().__init__(index)
-        self._registers = index
         self._settings = settings
         self._configuration = configuration
         self._store = index.store
@@ -149,7 +150,7 @@ class RedisRebuilding(Rebuilding):
         return claims
 
     def _write(self, batch: IndexBatch, claims: Claims) -> None:
-        self._registers.register_as(batch, claims)
+        self.index.register_as(batch, claims)
 
     def _claim(self, batch: IndexBatch, past: Past) -> list[Attachment | None]:
         self._clock.now = past.moments[0] / 1000
@@ -203,12 +204,14 @@ class Seen:
             at = np.minimum(np.searchsorted(self._names, names), len(self._names) - 1)
             known |= (self._names[at] == names) & (self._claims[at] != claims)
         if self._removed:
-            known &= ~np.isin(names, np.array(sorted(self._removed), np.uint64))
+            removed = np.fromiter(self._removed, np.uint64, len(self._removed))
+            known &= ~np.isin(names, removed)
         return first & ~known
 
     def add(self, names: Keys) -> None:
         """Remember documents."""
-        self._removed.difference_update(names.tolist())
+        if self._removed:
+            self._removed.difference_update(names.tolist())
         self._table.add(names, np.zeros(len(names), np.int64))
 
     def remove(self, names: Keys) -> None:
