@@ -121,7 +121,7 @@ def measure_batch(options: argparse.Namespace, batch: int) -> tuple[float, list[
         stream.produce(backlog)
         with worker(broker, server, topics, batch, options.transport):
             stream.take(len(backlog))
-            times = np.sort(list(stream.arrived.values()))
+            times = sorted(stream.arrived.values())
             # The first tenth is not counted: the worker starts then.
             first = len(times) // 10
             full = (len(times) - first) / max(times[-1] - times[first], 1e-9)
@@ -146,8 +146,7 @@ def _half_load(stream: Stream, half: list[GeneratedDocument], rate: float) -> li
 
 def _row(batch: int, full: float, waits: list[float]) -> Row:
     found = np.percentile(waits, PERCENTILES).tolist()
-    most = 1000 * float(max(waits))
-    return [f"{batch:,}", float(full), *(1000 * seconds for seconds in found), most]
+    return [f"{batch:,}", full, *(1000 * seconds for seconds in found), 1000 * max(waits)]
 
 
 def _table(rows: list[Row], options: argparse.Namespace) -> Table:
