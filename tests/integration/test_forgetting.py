@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 
 import pytest
 
 from stream_dedup import Decision, Deduplicator, Document, Settings, Status
-from stream_dedup.index.redis import RedisIndex
+from tests.integration.test_index import Make, make
 from tests.models.sequential import (
     answers_of,
     awkward_settings,
@@ -18,29 +17,12 @@ from tests.models.sequential import (
     decide_by_brute_force,
 )
 
-Make = Callable[[Settings], Deduplicator]
+__all__ = ["make"]
 
 #: An index that is swept soon, and whose claims are old soon.
 SMALL = {"expected_originals": 1_000, "longest_attempt": 0.001}
 
 TEXT = "a text of some words that comes again and again, more or less as it is"
-
-
-@pytest.fixture(params=["memory", "state", "redis", "cluster"])
-def make(request: pytest.FixtureRequest, tmp_path: Path) -> Make:
-    """Return what makes a deduplicator on one of the indexes; the same index at each call."""
-    if request.param == "memory":
-        return Deduplicator
-    if request.param == "state":
-        return lambda settings: Deduplicator(settings, state=tmp_path / "originals.db")
-    url = request.getfixturevalue("redis_url" if request.param == "redis" else "redis_cluster_url")
-    return lambda settings: on_redis(settings, url)
-
-
-def on_redis(settings: Settings, url: str) -> Deduplicator:
-    """Return a deduplicator on the Redis at ``url``."""
-    settings = settings.model_copy(update={"redis_url": url})
-    return Deduplicator(settings, index=RedisIndex.connect(settings))
 
 
 def statuses(deduplicator: Deduplicator, documents: Sequence[Document]) -> list[Status]:
