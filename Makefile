@@ -5,6 +5,12 @@ BIN := .venv/bin
 # Most of the tests wait for a service. Each process starts its own, so not more than a few.
 PARALLEL := --numprocesses auto --maxprocesses 4 --dist loadfile
 
+# What tells of vulnerabilities: pypi or osv.
+SERVICE := pypi
+
+# For how long each harness is fuzzed.
+SECONDS := 600
+
 .DEFAULT_GOAL := help
 
 .PHONY: help
@@ -34,15 +40,35 @@ format: .venv/dev.stamp ## Format the code and mend what the linter can mend
 
 .PHONY: unit
 unit: .venv/dev.stamp ## Run the tests that need no service
-	$(BIN)/python -m pytest -m "not integration and not fault"
+	$(BIN)/python -m pytest -m "not integration and not fault and not browser"
 
 .PHONY: integration
 integration: .venv/dev.stamp services ## Run the tests on real services
 	$(BIN)/python -m pytest -m integration
 
-.PHONY: fault
-fault: .venv/dev.stamp services ## Run the tests that break services and workers
+.PHONY: fault-tests
+fault-tests: .venv/dev.stamp services ## Run the tests that break services and workers
 	$(BIN)/python -m pytest -m fault
+
+# A run can be made again: make fault SEED=7; FLAGS="--report figures.md" keeps the figures.
+SEED ?= $(shell date +%s)
+.PHONY: fault
+fault: .venv/dev.stamp services ## Break brokers, Redis and workers under load, check all (10 minutes); SEED=N
+	$(BIN)/python -m tests.campaign --seed $(SEED) $(FLAGS)
+
+.PHONY: fault-long
+fault-long: .venv/dev.stamp services ## The same with 2 million documents and 500 faults (an hour or more); SEED=N
+	$(BIN)/python -m tests.campaign --seed $(SEED) --documents 2000000 --faults 500 --long $(FLAGS)
+
+.PHONY: browser
+browser: .venv/dev.stamp services ## Run the tests that look at the review page in Chromium
+	$(BIN)/python -m pytest -m browser
+
+.PHONY: fuzz
+fuzz: .venv/dev.stamp ## Fuzz decoder, annotation, normaliser, settings and HTTP; SECONDS=3600 for each
+	@set -e; for harness in decoder splice normaliser settings http; do \
+		$(BIN)/python -m tests.hostile.fuzz $$harness $(SECONDS); done
+	FUZZ_SECONDS=$(SECONDS) $(BIN)/python -m pytest tests/hostile/test_described.py
 
 .PHONY: bench
 bench: .venv/dev.stamp services ## Run every benchmark (minutes); writes benchmarks/results/<date>.md
@@ -56,13 +82,53 @@ bench-full: .venv/dev.stamp services ## The same on far more documents, indexes 
 plan-check: .venv/dev.stamp services ## Hold the planner against Redis; ORIGINALS=1e7 for long runs
 	$(BIN)/python -m benchmarks.plan_check $(ORIGINALS)
 
+SEEDS ?= 1000000
+.PHONY: simulate
+simulate: .venv/dev.stamp ## Run workers in a simulated world, a million seeds (hours); SEEDS=N for fewer
+	$(BIN)/python -m tests.simulation --seeds $(SEEDS)
+
+MUTANTS ?= 300
+.PHONY: mutation
+mutation: .venv/dev.stamp services ## Put small mistakes into claims and loop, see if tests notice; MUTANTS=all for all
+	$(BIN)/python -m tests.mutation --mutants $(MUTANTS) \
+		--output benchmarks/results/$$(date -u +%Y-%m-%d)-mutation.md
+
 .PHONY: stress
 stress: .venv/dev.stamp services ## Decide 200,000 documents on a Redis Cluster at once, audit it (minutes)
 	$(BIN)/python -m benchmarks.stress
 
+.PHONY: overload
+overload: .venv/dev.stamp services ## Send ten times what a worker can take; memory, rebalances, draining (minutes)
+	$(BIN)/python -m benchmarks.overload
+
+MINUTES ?= 60
+.PHONY: soak
+soak: .venv/dev.stamp services ## Mixed traffic, lost connections, rebalances: does anything grow? MINUTES=60
+	$(BIN)/python -m benchmarks.soak --minutes $(MINUTES)
+
+.PHONY: docs
+docs: .venv/dev.stamp ## Build the documentation site into .site; a warning is an error
+	$(BIN)/sphinx-build --fail-on-warning --quiet -c docs . .site
+	@echo "Open .site/docs/index.html"
+
 .PHONY: services
 services: ## Install what tests need to start Kafka, Redis and Prometheus (apt, Maven)
 	@ops/services/install.sh
+
+.PHONY: lock
+lock: .venv/dev.stamp ## Lock the newest versions that the image may be built with, with hashes
+	@ops/deploy/lock.sh
+
+.PHONY: audit
+audit: .venv/dev.stamp ## Look for known vulnerabilities in what is locked; SERVICE=osv asks another
+	$(BIN)/pip-audit --strict --disable-pip --require-hashes --vulnerability-service $(SERVICE) \
+		--requirement ops/deploy/requirements.lock --requirement ops/deploy/build.lock
+
+.PHONY: sbom
+sbom: .venv/dev.stamp ## Write dist/sbom.json: what is in the image, as CycloneDX
+	@mkdir -p dist
+	$(BIN)/cyclonedx-py requirements ops/deploy/requirements.lock --pyproject pyproject.toml \
+		--mc-type application --output-reproducible --output-format JSON --output-file dist/sbom.json
 
 .PHONY: up
 up: ## Start the whole pipeline in Docker; see ops/runbook.md
@@ -74,7 +140,7 @@ down: ## Stop it; the data stays
 
 .PHONY: clean
 clean: ## Remove the virtual environment, the services' files and all caches
-	rm -rf .venv .venv-peers .services .run dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv .venv-peers .services .run .fuzz .site dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv/%.stamp: pyproject.toml

@@ -95,8 +95,17 @@ class Why(BaseModel, frozen=True):
     )
 
 
-def compare(stages: Stages, left: Document, right: Document) -> Comparison:
-    """Compare two documents under the settings in force."""
+def compare(
+    stages: Stages, left: Document, right: Document, *, differences: bool = True
+) -> Comparison:
+    """Compare two documents under the settings in force.
+
+    Args:
+        stages: the settings.
+        left: the first.
+        right: the second.
+        differences: whether to list differing words, which long texts take long for.
+    """
     fingerprinter, settings = stages.fingerprinter, stages.settings
     texts, origins = [left.text, right.text], [left.origin, right.origin]
     prints = fingerprinter.fingerprint(texts, origins)
@@ -127,7 +136,9 @@ def compare(stages: Stages, left: Document, right: Document) -> Comparison:
         exact=exact and not empty,
         match=bool(near and hit) and not empty,
         reason=NEVER if empty else _reason(settings, len(hit), unrounded, near=near, exact=exact),
-        differences=list(_differences(*fingerprinter.cleaner.clean(texts, origins))),
+        differences=list(_differences(*fingerprinter.cleaner.clean(texts, origins)))
+        if differences
+        else [],
         verify_by=None if by_sketch else settings.verify_by,
         measure=None if by_sketch else settings.measure,
         score=None if by_sketch else score.similarity,

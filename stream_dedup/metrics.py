@@ -21,6 +21,8 @@ STAGES = ("poll", "decode", "decide", "annotate", "publish")
 _DECISION_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 #: 25 ms to an hour: from a commit every few milliseconds to a worker that was away.
 _END_TO_END_BUCKETS = (0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600)
+_SIMILARITY_BUCKETS = tuple(part / 20 for part in range(6, 21))
+_DISTANCE_BUCKETS = tuple(range(17))
 _BATCH_BUCKETS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000)
 
 documents_total = Counter(
@@ -48,6 +50,27 @@ end_to_end_seconds = Histogram(
     "Time from a message's timestamp to the commit of its annotation.",
     buckets=_END_TO_END_BUCKETS,
 )
+near_similarity = Histogram(
+    f"{_PREFIX}_near_similarity",
+    "Similarity of published near duplicates to their originals, where a resemblance decides.",
+    buckets=_SIMILARITY_BUCKETS,
+)
+near_hamming_distance = Histogram(
+    f"{_PREFIX}_near_hamming_distance",
+    "Fingerprint bits in which published near duplicates differ from their originals, where these "
+    "decide.",
+    buckets=_DISTANCE_BUCKETS,
+)
+last_publish_timestamp_seconds = Gauge(
+    f"{_PREFIX}_last_publish_timestamp_seconds",
+    "Time of the latest batch that was published, Unix time.",
+    multiprocess_mode="mostrecent",
+)
+assigned_partitions = Gauge(
+    f"{_PREFIX}_assigned_partitions",
+    "Input partitions that belong to the worker processes.",
+    multiprocess_mode="livesum",
+)
 # The most recent value among live processes: a partition belongs to one process at a time.
 consumer_lag_records = Gauge(
     f"{_PREFIX}_consumer_lag_records",
@@ -60,6 +83,17 @@ transaction_aborts_total = Counter(
 )
 rebalances_total = Counter(
     f"{_PREFIX}_rebalances_total", "Assignments of input partitions to a worker process."
+)
+probes_total = Counter(f"{_PREFIX}_probes_total", "Table keys looked under in the index.")
+candidates_total = Counter(
+    f"{_PREFIX}_candidates_total",
+    "Pairs of a document and a claim under one of its keys, in however many tables; those that "
+    "Redis rules out by their Hamming distance too.",
+)
+verifications_total = Counter(
+    f"{_PREFIX}_verifications_total",
+    "Candidates verified, by whether they are near; those that Redis rules out are rejected.",
+    ["result"],
 )
 capped_probes_total = Counter(
     f"{_PREFIX}_capped_probes_total", "Probes whose candidates were cut at max_candidates."
@@ -128,16 +162,64 @@ swept_claims_total = Counter(
 swept_entries_total = Counter(
     f"{_PREFIX}_swept_entries_total", "Entries of removed originals and claims taken from tables."
 )
+# The index as the latest sample found it. One worker takes it and all report it, so of many workers
+# any value will do; a worker that knows none reports none.
 index_originals = Gauge(
     f"{_PREFIX}_index_originals",
-    "Originals in the index, as the latest sweep counted them.",
-    multiprocess_mode="mostrecent",
+    "Originals in the index.",
+    multiprocess_mode="livemostrecent",
 )
-# Kept by the supervisor, whose own process is outside the multi-process mode.
-worker_restarts_total = Counter(
-    f"{_PREFIX}_worker_restarts_total",
-    "Worker processes started again after they ended or stalled.",
-    ["cause"],
+index_planned_originals = Gauge(
+    f"{_PREFIX}_index_planned_originals",
+    "Originals that the index is laid out for, the setting expected_originals.",
+    multiprocess_mode="livemostrecent",
+)
+index_entries = Gauge(
+    f"{_PREFIX}_index_entries",
+    "Entries of each table, estimated from the lengths of sampled keys; table ids is that of "
+    "document ids.",
+    ["table"],
+    multiprocess_mode="livemostrecent",
+)
+index_fullest_key_entries = Gauge(
+    f"{_PREFIX}_index_fullest_key_entries",
+    "Entries of the longest of the sampled keys.",
+    multiprocess_mode="livemostrecent",
+)
+index_mean_key_entries = Gauge(
+    f"{_PREFIX}_index_mean_key_entries",
+    "Mean entries of the sampled keys that have any.",
+    multiprocess_mode="livemostrecent",
+)
+index_planned_candidates = Gauge(
+    f"{_PREFIX}_index_planned_candidates",
+    "Candidates of a probe by chance at this number of originals, were fingerprints random.",
+    multiprocess_mode="livemostrecent",
+)
+index_sample_timestamp_seconds = Gauge(
+    f"{_PREFIX}_index_sample_timestamp_seconds",
+    "Time of the latest sample of the index, Unix time.",
+    multiprocess_mode="livemostrecent",
+)
+redis_memory_bytes = Gauge(
+    f"{_PREFIX}_redis_memory_bytes",
+    "Memory of the Redis nodes that take writes: used, their limit (0 without one), and what the "
+    "plan expects of the index at its planned size.",
+    ["kind"],
+    multiprocess_mode="livemostrecent",
+)
+redis_fullest_node_ratio = Gauge(
+    f"{_PREFIX}_redis_fullest_node_ratio",
+    "Largest share of its memory limit that a Redis node uses, 0 without a limit.",
+    multiprocess_mode="livemostrecent",
+)
+redis_errors_total = Counter(
+    f"{_PREFIX}_redis_errors_total", "Calls to Redis that failed in the end, by kind.", ["kind"]
+)
+redis_retries_total = Counter(
+    f"{_PREFIX}_redis_retries_total",
+    "Calls and connections to a single Redis node that the client tried again; the client of a "
+    "Cluster does not tell.",
 )
 build_info = Gauge(
     f"{_PREFIX}_build_info",
@@ -146,10 +228,35 @@ build_info = Gauge(
     multiprocess_mode="livemax",
 )
 
+# Kept by the supervisor, whose own process is outside the multi-process mode.
+worker_restarts_total = Counter(
+    f"{_PREFIX}_worker_restarts_total",
+    "Worker processes started again after they ended or stalled.",
+    ["cause"],
+)
+ready = Gauge(
+    f"{_PREFIX}_ready",
+    "1 when every worker process has joined its consumer group, else 0.",
+)
+worker_resident_bytes = Gauge(
+    f"{_PREFIX}_worker_resident_bytes",
+    "Resident memory of each worker process.",
+    ["worker"],
+)
+worker_cpu_seconds_total = Counter(
+    f"{_PREFIX}_worker_cpu_seconds_total",
+    "Processor time of each worker process, user and system, through all of its lives.",
+    ["worker"],
+)
+SUPERVISED = (worker_restarts_total, ready, worker_resident_bytes, worker_cpu_seconds_total)
+
 #: What the HTTP service counts; it has none of the workers' metrics.
 query_registry = CollectorRegistry()
 #: 0.5 ms to 5 s.
 _QUERY_BUCKETS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
+query_registry.register(build_info)
+query_registry.register(redis_errors_total)
+query_registry.register(redis_retries_total)
 query_documents_total = Counter(
     f"{_PREFIX}_query_documents_total",
     "Documents looked up for requests.",
@@ -171,6 +278,7 @@ query_seconds = Histogram(
 
 #: Looked up once: finding a label costs a lock and a dictionary.
 stage_seconds = {stage: stage_seconds_total.labels(stage) for stage in STAGES}
+verifications = {result: verifications_total.labels(result) for result in ("accepted", "rejected")}
 
 
 def observe_all(histogram: Histogram, values: Iterable[float]) -> None:

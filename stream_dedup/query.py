@@ -15,7 +15,7 @@ from pydantic import BaseModel, Field
 
 from stream_dedup.deduplicator import Stages
 from stream_dedup.explain import Why, tell_why
-from stream_dedup.index.base import IndexBatch, LookUp, Matcher
+from stream_dedup.index.base import Attachment, IndexBatch, LookUp, Matcher
 from stream_dedup.index.candidates import Candidates, attach
 from stream_dedup.index.description import describe
 from stream_dedup.index.memory import MemoryIndex
@@ -129,13 +129,30 @@ class Query(Stages):
             answers += self._ask(questions[start : start + _STEP])
         return answers
 
-    def _ask(self, questions: Sequence[Question]) -> list[Answer]:
+    def decide(self, documents: Sequence[Document]) -> list[Decision]:
+        """Say of each document on its own what would be decided about it.
+
+        An original of the index is an exact duplicate of itself.
+
+        Raises:
+            ServiceError: the index is out of reach; the same call can be made again.
+        """
+        return self._decide(documents)[-1]
+
+    def _decide(
+        self, documents: Sequence[Document]
+    ) -> tuple[IndexBatch, Candidates, Sequence[Attachment | None], list[Decision]]:
         now = time.time()
-        documents = [_unplaced(question.document, now) for question in questions]
-        batch = self.prepare(documents)
+        unplaced = [_unplaced(document, now) for document in documents]
+        batch = self.prepare(unplaced)
         candidates = self.index.candidates(batch)
         attachments = attach(batch, candidates, self._matcher)
-        decisions = self.decisions(documents, batch.prints.digests, Answers(attachments))
+        decisions = self.decisions(unplaced, batch.prints.digests, Answers(attachments))
+        return batch, candidates, attachments, decisions
+
+    def _ask(self, questions: Sequence[Question]) -> list[Answer]:
+        documents = [question.document for question in questions]
+        batch, candidates, attachments, decisions = self._decide(documents)
         answers = []
         for row, (question, decision) in enumerate(zip(questions, decisions, strict=True)):
             why = None

@@ -1,257 +1,32 @@
 """Every setting once: name, type, default, unit and range.
 
-Flags, ``--help`` and the table in ``docs/settings.md`` are generated from the fields below;
-``load_settings`` reads their values.
+Flags, ``--help`` and the table in ``docs/settings.md`` are generated from the fields below and
+those of the classes that they are added to; ``load_settings`` reads their values.
 """
 
 from __future__ import annotations
 
-from math import comb
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, model_validator
+from pydantic import ConfigDict, SecretStr, model_validator
 
-from stream_dedup.setting_types import (
-    Clean,
-    Duration,
-    DurationOrZero,
-    Shingle,
-    read_number,
-)
-from stream_dedup.types import Choice, Measure, Method, Revisions, VerifyBy
+from stream_dedup.connection_settings import ConnectionSettings
+from stream_dedup.matching_settings import MatchingSettings
+from stream_dedup.review_settings import ReviewSettings
+from stream_dedup.secret_settings import SecretSettings
+from stream_dedup.setting_types import Duration, DurationOrZero
+from stream_dedup.setting_types import setting as _setting
+from stream_dedup.types import Revisions
 
 #: What the name of a setting begins with in the environment.
 ENV_PREFIX = "STREAM_DEDUP_"
 
-#: A table's number is one byte in the keys of a Redis index.
-MAX_TABLES = 256
 
-#: Beyond this distance 64-bit fingerprints of unrelated texts begin to meet.
-MAX_HAMMING_64 = 8
-
-#: Blocks beyond hamming when ``blocks`` is 0: two-block prefixes (25 bits for hamming 3) in
-#: C(hamming + 2, 2) tables; hamming + 1 blocks would leave prefixes of one block (16 bits).
-EXTRA_BLOCKS = 2
-
-_OF_SETS = (
-    Measure.RESEMBLANCE,
-    Measure.CONTAINMENT,
-    Measure.COSINE,
-    Measure.DICE,
-    Measure.OVERLAP,
-)
-#: The measures that can be computed from what is kept with each original.
-MEASURES = {
-    VerifyBy.SKETCH: (Measure.RESEMBLANCE,),
-    VerifyBy.BOTTOM: _OF_SETS,
-    VerifyBy.MOD: _OF_SETS,
-    VerifyBy.BLOOM: _OF_SETS,
-    VerifyBy.SHINGLES: _OF_SETS,
-    VerifyBy.TEXT: (Measure.LCS, Measure.EDIT),
-}
-
-
-def _setting(default: Any, group: str, description: str, **constraints: Any) -> Any:
-    """Describe one setting; ``group`` says which commands offer it as a flag."""
-    return Field(
-        default, description=description, json_schema_extra={"group": group}, **constraints
-    )
-
-
-class Settings(BaseModel):
+class Settings(ReviewSettings, ConnectionSettings, MatchingSettings, SecretSettings):
     """All settings, checked. Unknown names are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
-
-    # What a document is.
-    id_field: str = _setting("id", "input", "JSON field that holds the document id.")
-    text_field: str = _setting("text", "input", "JSON field that holds the text.")
-    time_field: str | None = _setting(
-        None,
-        "input",
-        "JSON field that holds the event time (RFC 3339, or seconds or milliseconds since the "
-        "epoch). Without it the worker takes the Kafka timestamp.",
-    )
-
-    origin_field: str | None = _setting(
-        None,
-        "input",
-        "JSON field that holds what the document comes from (site, feed, publisher); it decides "
-        "which lines are boilerplate.",
-    )
-    rank_field: str | None = _setting(
-        None,
-        "input",
-        "JSON field that holds the rank of the document's publisher, a number, the smaller the "
-        "better; see choice.",
-    )
-
-    # How documents are compared. These make up the configuration version of an index.
-    method: Method = _setting(
-        Method.MINHASH, "fingerprint", "Fingerprint: minhash, simhash or fused."
-    )
-    threshold: float = _setting(
-        0.8,
-        "fingerprint",
-        "Resemblance from which MinHash calls two documents near.",
-        ge=0.05,
-        le=1.0,
-    )
-    minhash: Literal["one-permutation", "classic"] = _setting(
-        "one-permutation",
-        "fingerprint",
-        "How MinHash values are made: one-permutation hashing, or 128 universal hash functions.",
-    )
-    hamming: int = _setting(
-        3,
-        "fingerprint",
-        "Differing bits up to which SimHash calls two documents near; of 64 bits, at most 8.",
-        ge=0,
-        le=16,
-    )
-    simhash_bits: Annotated[Literal[64, 128], BeforeValidator(read_number)] = _setting(
-        64, "fingerprint", "Bits of a SimHash."
-    )
-    weights: Literal["one", "tf", "tfidf"] = _setting(
-        "tf",
-        "fingerprint",
-        "How much a shingle counts in a SimHash: once, as often as it occurs, or that times its "
-        "inverse document frequency (see frequencies_file).",
-    )
-    frequencies_file: Path | None = _setting(
-        None,
-        "fingerprint",
-        "File of document frequencies for weights tfidf; made by stream-dedup learn frequencies.",
-    )
-    fused_resemblance: float = _setting(
-        0.6,
-        "fingerprint",
-        "Resemblance that the method fused wants of two documents that are within hamming but "
-        "below the threshold.",
-        ge=0.0,
-        le=1.0,
-    )
-    shingle: Shingle = _setting(
-        "word:3", "fingerprint", "Shingle unit and size: word:1 to word:8, char:2 to char:16."
-    )
-    punctuation: Literal["default", "keep", "drop"] = _setting(
-        "default",
-        "fingerprint",
-        "Punctuation in shingles: keep, drop, or default, which drops it from word shingles and "
-        "keeps it in character shingles.",
-    )
-    clean: Clean = _setting(
-        "",
-        "fingerprint",
-        "Steps that take noise out of a text before it is compared, in this order, with commas "
-        "between: markup, urls, numbers, boilerplate.",
-    )
-    boilerplate_file: Path | None = _setting(
-        None,
-        "fingerprint",
-        "File of the lines that the step boilerplate drops; stream-dedup learn boilerplate makes "
-        "it.",
-    )
-    recall: float = _setting(
-        0.99,
-        "fingerprint",
-        "Share of pairs exactly at the threshold that the MinHash tables must find.",
-        ge=0.5,
-        le=0.9999,
-    )
-    blocks: int = _setting(
-        0,
-        "fingerprint",
-        "Blocks that a SimHash is cut into: more make more tables and fewer candidates; 0 takes "
-        "hamming + 2. See stream-dedup plan.",
-        ge=0,
-        le=64,
-    )
-    inner_blocks: int = _setting(
-        0,
-        "fingerprint",
-        "Blocks that the bits outside a SimHash table's blocks are cut into again; 0 does not.",
-        ge=0,
-        le=64,
-    )
-    rows: int = _setting(
-        0,
-        "fingerprint",
-        "MinHash values in one band: fewer make fewer tables and more candidates; 0 takes the most "
-        "that recall allows. See stream-dedup plan.",
-        ge=0,
-        le=128,
-    )
-    max_characters: int = _setting(
-        1_000_000,
-        "fingerprint",
-        "Characters of a text that are shingled; the exact comparison always takes all of it.",
-        ge=1_000,
-        le=100_000_000,
-    )
-    window: Duration | None = _setting(
-        None,
-        "fingerprint",
-        "Two documents match only when their event times are at most this far apart (30d, 12h).",
-    )
-    renew: bool = _setting(
-        default=False,
-        group="fingerprint",
-        description="With a window: whether a duplicate renews its original, so that the window "
-        "goes on from the latest of its duplicates.",
-    )
-    verify_by: VerifyBy = _setting(
-        VerifyBy.SKETCH,
-        "fingerprint",
-        "What is kept with each original to verify candidates by: sketch (the fingerprint), "
-        "bottom, mod, bloom, shingles or text. See docs/verification.md.",
-    )
-    measure: Measure = _setting(
-        Measure.RESEMBLANCE,
-        "fingerprint",
-        "Measure that candidates are verified by: lcs and edit with text; resemblance with all "
-        "others; containment, cosine, dice and overlap with bottom, mod, bloom and shingles.",
-    )
-    verify_threshold: float | None = _setting(
-        None,
-        "fingerprint",
-        "Value of the measure from which a candidate is near; without it, threshold.",
-        ge=0.05,
-        le=1.0,
-    )
-    choice: Choice = _setting(
-        Choice.FIRST,
-        "fingerprint",
-        "Which of several near originals a duplicate belongs to: first (registered), nearest, "
-        "earliest (event time) or preferred (smallest rank). Only first gives the same answers "
-        "when a stream comes again to an index that has moved on.",
-    )
-    seed: SecretStr = _setting(
-        SecretStr(""),
-        "fingerprint",
-        "Secret that keys every hash, so that nobody outside can aim documents at one table key.",
-    )
-
-    # What leaves an index, and what takes the place of what.
-    lateness: Duration = _setting(
-        86_400.0,
-        "forgetting",
-        "Time by which a document may be late: an original is kept for that much longer than its "
-        "window, counted from the latest event time.",
-    )
-    max_future: Duration = _setting(
-        3_600.0,
-        "forgetting",
-        "How far an event time may be ahead of the clock; one that is further counts as this far "
-        "when the index decides what has expired.",
-    )
-    revisions: Revisions = _setting(
-        Revisions.OFF,
-        "forgetting",
-        "What becomes of a new text under an id that has an original: nothing of note (off), its "
-        "decision names that original (link), which is then forgotten (replace).",
-    )
 
     # A run on files.
     jobs: int = _setting(
@@ -264,9 +39,6 @@ class Settings(BaseModel):
     )
 
     # Where the index lives.
-    redis_url: str = _setting(
-        "redis://127.0.0.1:6379/0", "redis", "Redis or Valkey address (redis://, rediss://)."
-    )
     redis_namespace: str = _setting(
         "sd", "redis", "First part of every Redis key.", pattern=r"^[A-Za-z0-9_.-]{1,64}$"
     )
@@ -319,7 +91,6 @@ class Settings(BaseModel):
     )
 
     # The stream.
-    kafka_bootstrap: str = _setting("127.0.0.1:9092", "kafka", "Kafka brokers, comma-separated.")
     transport: Literal["kafka-python", "confluent"] = _setting(
         "kafka-python",
         "kafka",
@@ -351,6 +122,14 @@ class Settings(BaseModel):
     batch_documents: int = _setting(
         1000, "kafka", "Documents decided and committed together, at most.", ge=1, le=20_000
     )
+    batch_bytes: int = _setting(
+        33_554_432,
+        "kafka",
+        "Bytes of messages decided and committed together, about, at most; bounds the memory of a "
+        "worker. A larger message is a batch of its own.",
+        ge=100_000,
+        le=1_000_000_000,
+    )
     batch_wait: Duration = _setting(
         0.1, "kafka", "Time that a worker waits for the first document of a batch."
     )
@@ -360,6 +139,14 @@ class Settings(BaseModel):
         "Largest message value; a larger one goes to the dead-letter topic.",
         ge=1_000,
         le=100_000_000,
+    )
+    max_unpacked_bytes: int = _setting(
+        64 << 20,
+        "kafka",
+        "Most bytes that a compressed batch of Kafka may unpack to; the records of a larger one "
+        "go to the dead-letter topic unread. Not for all codecs with transport confluent.",
+        ge=1 << 20,
+        le=1 << 30,
     )
     compression: Literal["none", "gzip", "lz4", "snappy", "zstd"] = _setting(
         "lz4", "kafka", "Compression of produced batches."
@@ -396,8 +183,21 @@ class Settings(BaseModel):
     http_port: int = _setting(
         9464, "worker", "Port of the same; 0 takes a free one.", ge=0, le=65535
     )
-    log_format: Literal["text", "json"] = _setting(
-        "text", "worker", "Log lines as text for people, or as JSON objects."
+    http_token: SecretStr = _setting(
+        SecretStr(""),
+        "worker",
+        "Token that a client of /metrics must send; without it, anybody may ask.",
+    )
+    http_token_file: Path | None = _setting(
+        None, "worker", "File that holds that token, instead of http_token."
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = _setting(
+        "info", "worker", "Least level of the lines to log; debug has those of the clients too."
+    )
+    log_format: Literal["auto", "text", "json"] = _setting(
+        "auto",
+        "worker",
+        "Log lines as text for people, or as JSON objects; auto: text on a terminal, else JSON.",
     )
     stall_timeout: Duration = _setting(
         90.0,
@@ -409,6 +209,12 @@ class Settings(BaseModel):
         "worker",
         "Time between two sweeps of the index, in which the workers remove what has expired or was "
         "left behind; 0: never.",
+    )
+    sample_interval: DurationOrZero = _setting(
+        30.0,
+        "worker",
+        "Time between two samples of the index, which tell its metrics how full it is and how "
+        "evenly; of all workers one takes them; 0: never.",
     )
 
     # A second configuration beside this one; see docs/shadow.md.
@@ -489,96 +295,11 @@ class Settings(BaseModel):
         return self
 
     @model_validator(mode="after")
-    def _weights_are_known(self) -> Settings:
-        if self.weights == "tfidf" and self.frequencies_file is None:
-            msg = (
-                "weights is tfidf, but no frequencies_file is set; make one with stream-dedup "
-                "learn frequencies"
-            )
-            raise ValueError(msg)
-        return self
-
-    @model_validator(mode="after")
-    def _blocks_fit(self) -> Settings:
-        if self.simhash_bits == 64 and self.hamming > MAX_HAMMING_64:
-            msg = (
-                f"hamming can be at most {MAX_HAMMING_64} for a SimHash of 64 bits, and is "
-                f"{self.hamming}; lower it, or take simhash_bits 128"
-            )
-            raise ValueError(msg)
-        for name in ("blocks", "inner_blocks"):
-            if 0 < getattr(self, name) <= self.hamming:
-                msg = f"{name} must be 0 or more than hamming, which is {self.hamming}"
-                raise ValueError(msg)
-        tables = comb(self.simhash_blocks, self.hamming)
-        tables *= comb(self.inner_blocks, self.hamming) if self.inner_blocks else 1
-        if tables > MAX_TABLES:
-            msg = f"these blocks make {tables} tables, more than {MAX_TABLES}; take fewer blocks"
-            raise ValueError(msg)
-        return self
-
-    @model_validator(mode="after")
-    def _measure_fits(self) -> Settings:
-        if self.measure not in MEASURES[self.verify_by]:
-            allowed = ", ".join(MEASURES[self.verify_by])
-            others = ", ".join(kind for kind, found in MEASURES.items() if self.measure in found)
-            msg = (
-                f"measure {self.measure} cannot be had with verify_by {self.verify_by}; take one "
-                f"of its measures ({allowed}), or for {self.measure} another verify_by ({others})"
-            )
-            raise ValueError(msg)
-        if self.by_hamming and self.verify_threshold is not None:
-            msg = (
-                "verify_threshold does not apply where SimHash fingerprints are compared, which "
-                "are near within hamming bits; leave it out, or take another verify_by"
-            )
-            raise ValueError(msg)
-        return self
-
-    @model_validator(mode="after")
-    def _times_fit(self) -> Settings:
-        if self.renew and self.window is None:
-            msg = "renew makes a window go on, but no window is set; set one, or leave renew out"
-            raise ValueError(msg)
+    def _revisions_are_found(self) -> Settings:
         if self.revisions is not Revisions.OFF and not self.index_ids:
             msg = "revisions are found by their ids, but index_ids is off; leave one of them out"
             raise ValueError(msg)
         return self
-
-    @property
-    def by_hamming(self) -> bool:
-        """Whether the Hamming distance of SimHash fingerprints decides."""
-        return self.method is Method.SIMHASH and self.verify_by is VerifyBy.SKETCH
-
-    @property
-    def near_from(self) -> float:
-        """Value of the measure from which a candidate is near."""
-        return self.threshold if self.verify_threshold is None else self.verify_threshold
-
-    @property
-    def simhash_blocks(self) -> int:
-        """Blocks that a SimHash is cut into."""
-        return self.blocks or self.hamming + EXTRA_BLOCKS
-
-    @property
-    def shingle_unit(self) -> str:
-        """``word`` or ``char``."""
-        return self.shingle.split(":")[0]
-
-    @property
-    def shingle_size(self) -> int:
-        """Tokens or characters in one shingle."""
-        return int(self.shingle.split(":")[1])
-
-    @property
-    def clean_steps(self) -> list[str]:
-        """The steps of ``clean``, in order."""
-        return self.clean.split(",") if self.clean else []
-
-    @property
-    def is_punctuation_inverted(self) -> bool:
-        """Whether shingles of this unit treat punctuation the other way than by default."""
-        return self.punctuation == ("keep" if self.shingle_unit == "word" else "drop")
 
 
 def group_of(name: str) -> str:

@@ -16,6 +16,8 @@ from pydantic_settings import (
 )
 
 from stream_dedup.errors import SettingsError
+from stream_dedup.redis_urls import refuse_password
+from stream_dedup.secret_settings import overlay
 from stream_dedup.settings import ENV_PREFIX, Settings, group_of
 
 #: What a shadow may have otherwise than the live configuration.
@@ -57,11 +59,13 @@ def load_settings(flags: dict[str, Any] | None = None, config: Path | None = Non
         ) -> tuple[PydanticBaseSettingsSource, ...]:
             return (init_settings, env_settings, TomlConfigSettingsSource(settings_cls))
 
+    if flags and "redis_url" in flags:
+        refuse_password(flags["redis_url"])
     try:
         loaded = Sources(**(flags or {}))
     except ValidationError as error:
         raise SettingsError(_explain(error)) from error
-    except ValueError as error:  # not TOML
+    except (ValueError, OSError, RecursionError) as error:  # not TOML, or not to be read
         msg = f"The settings file {path} cannot be read: {error}. Correct it and start again."
         raise SettingsError(msg) from error
     return Settings.model_validate({name: getattr(loaded, name) for name in Settings.model_fields})
@@ -80,13 +84,13 @@ def load_shadow(live: Settings, path: Path, *, in_redis: bool) -> Settings:
             shadow can have of its own, or both have one namespace.
     """
     try:
-        given = tomllib.loads(path.read_text())
-    except (OSError, ValueError) as error:
+        given = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
         msg = f"The shadow's settings file {path} cannot be read: {error}. Name a TOML file."
         raise SettingsError(msg) from error
     values = {name: getattr(live, name) for name in Settings.model_fields}
     try:
-        shadow = Settings.model_validate(values | given)
+        shadow = Settings.model_validate(overlay(values, given))
     except ValidationError as error:
         msg = f"The shadow's settings file {path} is wrong.\n{_explain(error)}"
         raise SettingsError(msg) from error

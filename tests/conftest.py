@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import signal
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,8 +12,11 @@ from pathlib import Path
 import pytest
 
 from stream_dedup.settings import ENV_PREFIX
+from tests.services.certificates import Certificates
 from tests.services.redis import RedisCluster, RedisServer
 
+#: kafka-python leaves a socket that never came to a connection to the garbage collector.
+_KAFKA_SOCKET = r"Exception ignored in. <socket.socket .* laddr=.'0.0.0.0', \d+.>"
 #: kafka-python reads its message schemas with functions that Python 3.11 and 3.12 deprecate
 #: and 3.13 does not.
 _KAFKA_WARNING = "(open|read)_text is deprecated"
@@ -19,15 +24,24 @@ _KAFKA_WARNING = "(open|read)_text is deprecated"
 with warnings.catch_warnings():
     warnings.filterwarnings("ignore", _KAFKA_WARNING, DeprecationWarning)
     from tests.services.kafka import KafkaBroker, Topics
+    from tests.services.secure import SecureKafka, SecureRedis
     from tests.services.worker import Worker
 
 _TESTS = Path(__file__).parent
-_MARKED_FOLDERS = ("integration", "fault")
+_MARKED_FOLDERS = ("integration", "fault", "browser")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Go on without the warning where kafka-python loads more schemas later."""
+    """Go on without warnings about what kafka-python does.
+
+    And let programs that tests start end with SIGINT, which is ignored, by them too, where the
+    tests run in the background.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     config.addinivalue_line("filterwarnings", f"ignore:{_KAFKA_WARNING}:DeprecationWarning")
+    unraisable = "pytest.PytestUnraisableExceptionWarning"
+    config.addinivalue_line("filterwarnings", f"ignore:{_KAFKA_SOCKET}:{unraisable}")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -45,6 +59,18 @@ def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for name in [name for name in os.environ if name.startswith(ENV_PREFIX)]:
         monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def forgotten_sockets() -> Iterator[None]:
+    """For tests whose Kafka clients fail to connect: those leave sockets to the collector.
+
+    They are collected here, where nobody minds, and not in whatever test comes later.
+    """
+    yield
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
 
 
 @pytest.fixture(scope="session")
@@ -66,6 +92,26 @@ def redis_cluster() -> Iterator[RedisCluster]:
     """A Redis Cluster for the whole session; a test that breaks one starts its own."""
     with RedisCluster() as cluster:
         yield cluster
+
+
+@pytest.fixture(scope="session")
+def certificates() -> Certificates:
+    """An authority and what it issued."""
+    return Certificates()
+
+
+@pytest.fixture(scope="session")
+def secure_kafka(certificates: Certificates) -> Iterator[SecureKafka]:
+    """A broker with TLS and logins for the whole session."""
+    with SecureKafka(certificates) as broker:
+        yield broker
+
+
+@pytest.fixture(scope="session")
+def secure_redis(certificates: Certificates) -> Iterator[SecureRedis]:
+    """A Redis with TLS and users for the whole session."""
+    with SecureRedis(certificates) as server:
+        yield server
 
 
 @pytest.fixture

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Installs what the tests need to start real services (`make services`). Safe to repeat.
 #
-# With a Docker daemon Kafka and Redis run in containers, so only the rest is installed, and a
-# package that cannot be installed is a warning. Without one, everything runs as local processes.
+# With a Docker daemon most tests run Kafka and Redis in containers, so what cannot be installed is
+# a warning. Without one, everything runs as local processes. The campaign of faults always does.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 program=services
@@ -10,6 +10,9 @@ program=services
 
 pom=ops/services/kafka/pom.xml
 libs=.services/kafka/libs
+toxiproxy=.services/toxiproxy
+# Builds with the Go of Debian 12.
+toxiproxy_module=github.com/Shopify/toxiproxy/v2/cmd/server@v2.5.0
 
 docker_answers() { has docker && timeout 10 docker info </dev/null >/dev/null 2>&1; }
 
@@ -18,10 +21,11 @@ missing_packages() {
     has redis-server || has valkey-server || echo redis-server
     has kcat || echo kcat
     has prometheus && has promtool || echo prometheus
-    if [ "$1" = local ]; then
-        has java || echo default-jre-headless
-        has mvn || echo maven
-    fi
+    has java || echo default-jre-headless
+    has mvn || echo maven
+    [ -x "$toxiproxy/server" ] || has go || echo golang-go
+    # The review page is tested in a browser, with texts in many scripts.
+    has chromium || has google-chrome || echo chromium fonts-noto-core fonts-noto-cjk fonts-noto-color-emoji
 }
 
 # The tests start servers of their own on free ports; these packages start one each at boot.
@@ -45,12 +49,21 @@ install_kafka() {
     echo "$stamp" >"$libs/.stamp"
 }
 
+install_toxiproxy() {
+    local output
+    [ ! -x "$toxiproxy/server" ] || return 0
+    say "building Toxiproxy into $toxiproxy"
+    mkdir -p "$toxiproxy"
+    output=$(GOBIN=$PWD/$toxiproxy go install "$toxiproxy_module" </dev/null 2>&1) \
+        || die "Toxiproxy could not be built with $(go version): $output"
+}
+
 mode=local
 if docker_answers; then
     mode=docker
     say "a Docker daemon answers; Kafka and Redis will run in containers"
 fi
-packages=($(missing_packages "$mode"))
+packages=($(missing_packages))
 if [ ${#packages[@]} -gt 0 ]; then
     if apt_install "${packages[@]}" </dev/null; then
         stop_new_servers "${packages[@]}"
@@ -60,5 +73,10 @@ if [ ${#packages[@]} -gt 0 ]; then
         exit 1
     fi
 fi
-[ "$mode" = docker ] || install_kafka
+if [ "$mode" = local ]; then
+    install_kafka
+    install_toxiproxy
+elif ! (install_kafka && install_toxiproxy); then
+    say "going on; the campaign of faults will fail"
+fi
 say "ready"

@@ -10,6 +10,7 @@ import click
 
 from stream_dedup import __version__
 from stream_dedup.errors import StreamDedupError
+from stream_dedup.secret_values import mask, mask_tracebacks
 from stream_dedup.stream.files import forget_standard_output
 
 _EPILOG = """\b
@@ -18,6 +19,10 @@ Examples:
   stream-dedup run today.jsonl.gz --state originals.db | jq 'select(.dedup.status != "original")'
   stream-dedup explain posts.jsonl:3 posts.jsonl:9
   stream-dedup worker --config worker.toml
+  STREAM_DEDUP_SEED_FILE=seed.txt stream-dedup run posts.jsonl -o annotated.jsonl
+
+Secrets (seed, passwords, tokens) have no flags, which others could read: give each in a file that
+its setting NAME_file names, in STREAM_DEDUP_NAME, or in the settings file. See docs/security.md.
 
 \b
 Exit codes:
@@ -35,28 +40,34 @@ Exit codes:
 #: The object that is each command, in the module of its name.
 _COMMANDS = {
     "audit": "audit_command",
+    "dead-letters": "dead_letters",
+    "doctor": "doctor",
     "evaluate": "evaluate_command",
     "explain": "explain",
     "export": "export",
     "forget": "forget_command",
+    "functions": "functions",
     "generate": "generate",
     "group": "group_command",
     "groups": "groups_command",
     "import": "import_command",
     "learn": "learn",
+    "metrics": "metrics_command",
     "plan": "plan",
     "query": "query",
     "rebuild": "rebuild",
+    "review": "review",
     "run": "run",
     "sample": "sample_command",
     "serve": "serve",
     "settings": "settings",
     "sweep": "sweep_command",
+    "top": "top",
     "tune": "tune_command",
     "worker": "worker",
 }
 #: The modules of commands whose names cannot be imported.
-_MODULES = {"import": "export"}
+_MODULES = {"dead-letters": "dead_letters", "import": "export"}
 
 
 class _Group(click.Group):
@@ -82,7 +93,7 @@ class _Group(click.Group):
         try:
             return super().invoke(ctx)
         except StreamDedupError as error:
-            click.echo(f"Error: {error}", err=True)
+            click.echo(mask(f"Error: {error}"), err=True)
             ctx.exit(error.exit_code)
         except BrokenPipeError:
             forget_standard_output()
@@ -99,4 +110,5 @@ def cli() -> None:
 
 def main() -> None:
     """Run the command line."""
+    mask_tracebacks()
     sys.exit(cli(prog_name="stream-dedup"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import time
 import types
 import typing
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -16,9 +17,11 @@ from annotated_types import Ge, Gt, Le, Lt
 from pydantic.fields import FieldInfo
 
 from stream_dedup.errors import SettingsError
+from stream_dedup.secret_settings import is_secret
 from stream_dedup.setting_types import parse_duration
-from stream_dedup.settings import Settings, group_of
+from stream_dedup.settings import ENV_PREFIX, Settings, group_of
 from stream_dedup.settings_sources import load_settings
+from stream_dedup.stream.messages import Poison, parse_time
 
 Command = Callable[..., Any]
 
@@ -27,6 +30,23 @@ def inputs_argument(name: str, metavar: str) -> Callable[[Command], Command]:
     """Give a command the argument that takes files of documents, or - for standard input."""
     path = click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path)
     return click.argument(name, nargs=-1, required=True, metavar=metavar, type=path)
+
+
+def read_since(_context: click.Context, _option: click.Parameter, given: str | None) -> int | None:
+    """Read a time, or how long ago it was, into milliseconds since the epoch."""
+    if given is None:
+        return None
+    try:
+        moment = time.time() - float(str(parse_duration(given)))
+    except ValueError:
+        try:
+            moment = parse_time(given)
+        except Poison:
+            moment = -1
+    if moment < 0:
+        msg = f"{given!r} is neither a time such as 2026-11-21T18:00 nor a duration such as 2h."
+        raise click.BadParameter(msg)
+    return int(moment * 1000)
 
 
 def write_settings(path: Path, comments: Sequence[str], values: Mapping[str, Any]) -> None:
@@ -46,23 +66,35 @@ def write_settings(path: Path, comments: Sequence[str], values: Mapping[str, Any
     click.echo(f"Wrote {path}.", err=True)
 
 
-def settings_options(*groups: str, also: Collection[str] = ()) -> Callable[[Command], Command]:
+def settings_options(
+    *groups: str, also: Collection[str] = (), deferred: bool = False
+) -> Callable[[Command], Command]:
     """Give a command ``--config`` and a flag for each setting of these groups.
 
-    The command gets a ready ``settings`` argument.
+    The command gets a ready ``settings`` argument, or ``load``, which makes them.
 
     Args:
         groups: groups of settings.
         also: names of more settings.
+        deferred: whether the command loads them itself.
     """
-    names = [name for name in Settings.model_fields if group_of(name) in groups or name in also]
+    fields = Settings.model_fields.items()
+    # Others can read the flags of a process, so a secret has none.
+    names = [
+        name
+        for name, field in fields
+        if (group_of(name) in groups or name in also) and not is_secret(field)
+    ]
 
     def decorate(command: Command) -> Command:
         @functools.wraps(command)
         def run(*args: Any, config: Path | None, **values: Any) -> Any:
             given = {name: values.pop(name) for name in names}
             flags = {name: value for name, value in given.items() if value is not None}
-            return command(*args, settings=load_settings(flags, config), **values)
+            load = functools.partial(load_settings, flags, config)
+            if deferred:
+                return command(*args, load=load, **values)
+            return command(*args, settings=load(), **values)
 
         wrapped: Command = run
         for name in reversed(names):
@@ -100,7 +132,7 @@ def is_duration(field: FieldInfo) -> bool:
 
 def choices(field: FieldInfo) -> list[str]:
     """Return the values that a setting may take, if they are a short list."""
-    annotation = field.annotation
+    annotation = _plain(field.annotation)
     if typing.get_origin(annotation) is Literal:
         return [str(value) for value in typing.get_args(annotation)]
     if isinstance(annotation, type) and issubclass(annotation, StrEnum):
@@ -126,6 +158,9 @@ def _option(name: str) -> Callable[[Command], Command]:
         if note
     ]
     description = field.description or ""
+    secret = name.removesuffix("_file")
+    if secret != name and is_secret(Settings.model_fields.get(secret, field)):
+        description += f" {ENV_PREFIX}{secret.upper()} in the environment does without a file."
     if notes:
         description = f"{description}  [{'; '.join(notes)}]"
     return click.option(f"--{name.replace('_', '-')}", name, type=_type(field), help=description)
@@ -142,6 +177,6 @@ def _type(field: FieldInfo) -> Any:
 
 
 def _plain(annotation: Any) -> Any:
-    if isinstance(annotation, types.UnionType):
+    if typing.get_origin(annotation) in {types.UnionType, typing.Union}:
         return next(part for part in typing.get_args(annotation) if part is not type(None))
     return annotation

@@ -11,9 +11,10 @@ import click
 import msgspec
 
 from stream_dedup.cli.options import write_settings
-from stream_dedup.cli.plan_table import limits_of, plan_lines, readable_bytes
+from stream_dedup.cli.plan_table import limits_of, plan_lines
+from stream_dedup.doctor.words import readable_bytes
+from stream_dedup.fingerprint import planned
 from stream_dedup.fingerprint.banding import SIGNATURE_VALUES
-from stream_dedup.fingerprint.fingerprinter import method_of
 from stream_dedup.settings import Settings
 from stream_dedup.settings_sources import load_settings
 from stream_dedup.tables.plan import (
@@ -28,18 +29,7 @@ from stream_dedup.tables.plan import (
     recommend,
     simhash_designs,
 )
-from stream_dedup.types import Choice, Method, VerifyBy
-
-#: Mean bytes of a payload for documents of 150 words (benchmarks/verification.py), and of what a
-#: record has besides: the length of a payload, a rank.
-_PAYLOAD_BYTES = {
-    VerifyBy.BOTTOM: 1_192,
-    VerifyBy.MOD: 1_192,
-    VerifyBy.BLOOM: 1_032,
-    VerifyBy.SHINGLES: 1_192,
-    VerifyBy.TEXT: 468,
-}
-_LENGTH_BYTES, _RANK_BYTES = 4, 8
+from stream_dedup.types import Method
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT])(i?)B?", re.IGNORECASE)
 _POWERS = {"K": 1, "M": 2, "G": 3, "T": 4}
@@ -163,7 +153,10 @@ def plan(
     """
     settings = _settings(limits, max(_LEAST, round(documents * (1 - duplicates))), config)
     load = Load(
-        settings.expected_originals, _evidence_bytes(settings, evidence_bytes), id_bytes, memory
+        settings.expected_originals,
+        planned.evidence_bytes(settings, evidence_bytes),
+        id_bytes,
+        memory,
     )
     load = load._replace(namespace=settings.redis_namespace, ids=settings.index_ids)
     plans = [predict(design_, load) for design_ in _designs(settings)]
@@ -184,15 +177,6 @@ def _settings(limits: dict[str, Any], originals: int, config: Path | None) -> Se
     flags = {name: value for name, value in limits.items() if value is not None}
     flags |= {"blocks": 0, "inner_blocks": 0, "rows": 0, "expected_originals": originals}
     return load_settings(flags, config)
-
-
-def _evidence_bytes(settings: Settings, mean: int | None) -> int:
-    """Return the bytes of a record for which the settings decide."""
-    size = _RANK_BYTES if settings.choice is Choice.PREFERRED else 0
-    if settings.verify_by is not VerifyBy.SKETCH:
-        return size + _LENGTH_BYTES + (mean or _PAYLOAD_BYTES[settings.verify_by])
-    # A file of document frequencies, which no plan depends on, need not be at hand.
-    return size + method_of(settings.model_copy(update={"weights": "tf"})).sketch_bytes
 
 
 def _designs(settings: Settings) -> list[Design]:

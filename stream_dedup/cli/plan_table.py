@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from stream_dedup.doctor.words import readable_bytes
 from stream_dedup.settings import Settings
 from stream_dedup.tables.plan import CURVE, FILL, Plan
 from stream_dedup.types import Method
@@ -113,12 +114,3 @@ def _aligned(rows: list[list[str]]) -> list[str]:
         "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True))
         for row in rows
     ]
-
-
-def readable_bytes(size: float) -> str:
-    """Return a number of bytes as people write it, such as ``30.5 GB``."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if size < 999.5:
-            return f"{size:.3g} {unit}"
-        size /= 1000
-    return f"{size:.4g} TB"

@@ -37,7 +37,7 @@ once, at the start.
     help="State file of `run` to ask, as it is now; without it, the index in Redis.",
 )
 @click.option("--openapi", is_flag=True, help="Print the OpenAPI description and end.")
-@settings_options("fingerprint", "redis", "serve", also=("log_format",))
+@settings_options("fingerprint", "redis", "serve", also=("log_level", "log_format"))
 def serve(*, state: Path | None, openapi: bool, settings: Settings) -> None:
     """Answer over HTTP whether texts are known, and of which original they are duplicates.
 
@@ -60,5 +60,5 @@ def serve(*, state: Path | None, openapi: bool, settings: Settings) -> None:
         source = Source(settings, lambda: open_index(settings, state))
         click.echo(json.dumps(app.make_app(settings, source).openapi(), indent=2))
         return
-    logs.configure("serve", settings.log_format)
+    logs.configure("serve", settings.log_format, settings.log_level)
     server.serve(settings, state)

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-import re
-
 import click
 import msgspec
 
 from stream_dedup.cli.options import choices, describe_default, describe_range, settings_options
-from stream_dedup.settings import ENV_PREFIX, Settings, group_of
+from stream_dedup.settings import Settings, group_of
 
-#: The password in redis://user:password@host.
-_PASSWORD = re.compile(r"(://[^:/@]*:).*@")
+#: Every group of settings, in the order in which one meets them.
+_TITLES = {
+    "input": "What a document is",
+    "fingerprint": "What matches",
+    "forgetting": "What leaves an index",
+    "run": "A run on files",
+    "redis": "The index in Redis",
+    "kafka": "The stream on Kafka",
+    "worker": "Worker programs",
+    "shadow": "A shadow",
+    "groups": "Duplicate groups",
+    "serve": "The HTTP service",
+    "review": "The review page",
+}
 
 _EPILOG = """\b
 Examples:
@@ -22,7 +32,7 @@ Examples:
 
 @click.command(epilog=_EPILOG)
 @click.option("--json", "as_json", is_flag=True, help="Print the values in force as JSON.")
-@click.option("--markdown", is_flag=True, help="Print the table of docs/settings.md.")
+@click.option("--markdown", is_flag=True, help="Print the tables of docs/settings.md.")
 @settings_options()
 def settings(*, as_json: bool, markdown: bool, settings: Settings) -> None:
     """Print every setting with its value in force; secrets are masked.
@@ -31,7 +41,6 @@ def settings(*, as_json: bool, markdown: bool, settings: Settings) -> None:
     its flag; the later wins.
     """
     values = settings.model_dump(mode="json")
-    values["redis_url"] = _PASSWORD.sub(r"\1**********@", values["redis_url"])
     if as_json:
         click.echo(msgspec.json.encode(values))
     elif markdown:
@@ -42,14 +51,14 @@ def settings(*, as_json: bool, markdown: bool, settings: Settings) -> None:
 
 
 def _markdown() -> str:
-    lines = [
-        "| setting | default | range | what it is | group |",
-        "| --- | --- | --- | --- | --- |",
-    ]
+    return "\n\n".join(f"## {title}\n\n{_table(group)}" for group, title in _TITLES.items())
+
+
+def _table(group: str) -> str:
+    lines = ["| setting | default | range | what it is |", "| --- | --- | --- | --- |"]
     for name, field in Settings.model_fields.items():
-        span = describe_range(field) or ", ".join(choices(field))
-        lines.append(
-            f"| `{name}` (`{ENV_PREFIX}{name.upper()}`) | {describe_default(field)} | {span} | "
-            f"{field.description} | {group_of(name)} |"
-        )
+        if group_of(name) == group:
+            span = describe_range(field) or ", ".join(choices(field))
+            default = describe_default(field)
+            lines.append(f"| `{name}` | {default} | {span} | {field.description} |")
     return "\n".join(lines)

@@ -125,7 +125,7 @@ def settings_in_force(settings: Settings) -> dict[str, Any]:
     return {
         name: value
         for name, value in values.items()
-        if group_of(name) == "fingerprint" and name != "seed"
+        if group_of(name) == "fingerprint" and name not in {"seed", "seed_file"}
     }
 
 

@@ -6,6 +6,7 @@ import io
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -277,7 +278,7 @@ def require(library: str) -> None:
         SettingsError: it is not installed.
     """
     try:
-        __import__(library)
+        import_module(library)
     except ImportError as error:
         msg = (
             f"Pictures and reports need {library}, which is not installed. Install it with "

@@ -21,7 +21,7 @@ from stream_dedup.settings import Settings, group_of
 #: Other names that settings go by in a sweep.
 _ALIASES = {"k": "hamming", "shingles": "shingle"}
 #: Settings of the fingerprint that are not swept.
-_FIXED = {"seed", "window", "max_characters"}
+_FIXED = {"seed", "seed_file", "window", "max_characters"}
 _MOST_POINTS = 10_000
 
 Axis = tuple[str, list[str]]

@@ -25,6 +25,7 @@ import numpy.typing as npt
 import zstandard
 
 from stream_dedup.errors import InputError, SettingsError
+from stream_dedup.text.sealed import seal, unseal
 from stream_dedup.text.shingles import Hashes
 
 ROWS = 4
@@ -162,7 +163,7 @@ class Frequencies:
         partial = path.with_name(f"{path.name}.partial")
         try:
             with partial.open("wb") as file:
-                file.write(content)
+                file.write(seal(content))
                 file.flush()
                 os.fsync(file.fileno())
             partial.replace(path)
@@ -179,7 +180,7 @@ def read_frequencies(path: Path) -> Frequencies:
     """
     try:
         return _decode(path.read_bytes())
-    except (OSError, ValueError, zstandard.ZstdError) as error:
+    except (OSError, ValueError, RecursionError, MemoryError, zstandard.ZstdError) as error:
         msg = (
             f"{path} is not a file of document frequencies that can be used: {error}. Make one "
             "with stream-dedup learn frequencies."
@@ -188,7 +189,7 @@ def read_frequencies(path: Path) -> Frequencies:
 
 
 def _decode(content: bytes) -> Frequencies:
-    stored = msgspec.msgpack.decode(content, type=_File)
+    stored = msgspec.msgpack.decode(unseal(content), type=_File)
     if stored.format != _FORMAT or stored.version != _VERSION:
         msg = f"it is {stored.format!r} in version {stored.version}"
         raise ValueError(msg)

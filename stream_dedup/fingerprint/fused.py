@@ -17,7 +17,8 @@ from stream_dedup.errors import SettingsError
 from stream_dedup.fingerprint.classic import ClassicMinHash
 from stream_dedup.fingerprint.minhash import MinHash
 from stream_dedup.fingerprint.simhash import SimHash
-from stream_dedup.settings import MAX_TABLES, Settings
+from stream_dedup.matching_settings import MAX_TABLES
+from stream_dedup.settings import Settings
 from stream_dedup.text.shingles import Hashes, Shingles
 from stream_dedup.types import Score
 

@@ -13,20 +13,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from importlib.resources import files
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import redis
-from redis.exceptions import NoPermissionError, ResponseError
+from redis.exceptions import ResponseError
 
 from stream_dedup.index.base import IndexBatch, id_hashes
 from stream_dedup.index.connection import Client, reporting_errors, target_of
+from stream_dedup.index.functions import BULK
 from stream_dedup.index.keys import Layout, Places
 from stream_dedup.index.records import RecordFormat
-
-LIBRARY = "stream_dedup_bulk_1"
 
 #: Records in one function call, which blocks the server: about 8 ms.
 _RECORDS = 1024
@@ -50,13 +48,8 @@ class Registrar:
         self._client = client
         self._layout = layout
         self._format = records
-        code = files("stream_dedup.index").joinpath("lua/bulk.lua").read_text()
         with reporting_errors():
-            try:
-                client.function_load(code, replace=True)
-            except NoPermissionError:
-                # A user that may only call functions: another has loaded it, or a call will say so.
-                return
+            BULK.load(client)
 
     def register(self, batch: IndexBatch, claims: Claims) -> None:
         """Register originals under claim ids of the caller's.
@@ -97,7 +90,7 @@ class Registrar:
                 for row in some.tolist():
                     parts += [packed[row * size : (row + 1) * size], records[row]]
                 # Two keys that never exist, so that a Cluster refuses while the slot moves.
-                call = ("FCALL", f"{LIBRARY}_records", 2, key, f"{key}-", b"".join(parts))
+                call = ("FCALL", f"{BULK.name}_records", 2, key, f"{key}-", b"".join(parts))
                 pipeline.execute_command(*call, **target_of(self._client, key))
         pipeline.execute()
 

@@ -2,38 +2,49 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import redis
 from redis.backoff import ExponentialBackoff
 from redis.cluster import ClusterNode
+from redis.credentials import CredentialProvider
 from redis.exceptions import (
     AuthenticationError,
     NoPermissionError,
-    OutOfMemoryError,
     RedisClusterException,
     RedisError,
 )
-from redis.retry import Retry
 
-from stream_dedup.errors import ServiceError
+from stream_dedup.errors import ServiceError, SettingsError
+from stream_dedup.index.failures import CountedRetry, Kind, count, kind_of
+from stream_dedup.secrets import secret_of
 from stream_dedup.settings import Settings
+from stream_dedup.tls import tls_context
+from stream_dedup.tls_trouble import tls_trouble
 
 Client = redis.Redis | redis.RedisCluster
 
 _RETRIES = 3
+#: What the client puts before an error in a pipeline: the bytes of the call, which hold documents'
+#: ids and sketches.
+_COMMAND = re.compile(r"Command # \d+ \(.*\) of pipeline caused error: ", re.DOTALL)
+_PORT = 6379
 
 
 def connect(settings: Settings) -> Client:
     """Connect to the node at ``redis_url``, or to the Cluster that it is a part of.
 
+    Files for TLS and with a password are read again at each connection.
+
     Raises:
         ServiceError: none of the addresses answers, or one is no address.
+        SettingsError: a file cannot be read, or user or password are given twice.
     """
-    urls = [url.strip() for url in settings.redis_url.split(",")]
+    urls = settings.redis_urls
     try:
         node = _first_that_answers(urls, settings)
         if not _in_cluster(node):
@@ -41,10 +52,15 @@ def connect(settings: Settings) -> Client:
         with closing(node):
             return _connect_cluster(urls, node)
     except AuthenticationError as error:
-        msg = f"Redis at {shown(urls)} refuses the login. Correct user and password in redis_url."
+        count(kind_of(error))
+        msg = (
+            f"Redis at {shown(urls)} refuses the login. Correct redis_username and "
+            "redis_password_file (or redis_password), or those in redis_url."
+        )
         raise ServiceError(msg) from error
     except (RedisError, RedisClusterException, OSError) as error:
-        msg = (
+        count(kind_of(error))
+        msg = _tls_trouble(urls, settings) or (
             f"Redis does not answer at {shown(urls)} ({type(error).__name__}). "
             "Start it, or give its address with --redis-url."
         )
@@ -77,25 +93,27 @@ def target_of(client: Client, key: str) -> dict[str, Any]:
 
 @contextmanager
 def reporting_errors() -> Iterator[None]:
-    """Turn an error of the client into a sentence that says what to do."""
+    """Turn an error of the client into a sentence that says what to do, and count it."""
     try:
         yield
     except (RedisError, RedisClusterException, OSError) as error:
-        text = str(error) or type(error).__name__
-        msg = f"Redis did not carry out a call ({text[:200]}). {_advice(error, text)}."
+        kind = kind_of(error)
+        count(kind)
+        text = _COMMAND.sub("", str(error)) or type(error).__name__
+        msg = f"Redis did not carry out a call ({text[:200]}). {_advice(kind, text)}."
         raise ServiceError(msg) from error
 
 
-def _advice(error: Exception, text: str) -> str:
-    if isinstance(error, OutOfMemoryError):
+def _advice(kind: Kind, text: str) -> str:
+    if kind is Kind.OUT_OF_MEMORY:
         return "It is out of memory: raise maxmemory or add shards"
-    # The second is what a Function says of a command inside it.
-    if isinstance(error, NoPermissionError) or "The user executing the script" in text:
+    if kind is Kind.PERMISSION:
         return "Its user lacks a permission: see docs/redis.md"
     if "Function not found" in text:
         return (
-            "Its Functions are gone, so it has probably restarted without its data: restore them, "
-            "or stop the workers and make the index again with stream-dedup rebuild"
+            "It lacks the Functions of this version. Load them as a user that may: stream-dedup "
+            "functions load. If it has restarted without its data, restore them, or stop the "
+            "workers and make the index again with stream-dedup rebuild"
         )
     return "Check that it runs and that redis_url is right"
 
@@ -119,26 +137,86 @@ def _first_that_answers(urls: list[str], settings: Settings) -> redis.Redis:
 
 def _node(url: str, settings: Settings) -> redis.Redis:
     try:
+        place, login = _login(url, settings)
         # Every call may be repeated or come late, so the client's own retries are safe.
         return redis.Redis.from_url(
-            url,
+            place,
+            credential_provider=login,
+            **_tls_options(url, settings),
             socket_timeout=settings.redis_timeout,
             socket_connect_timeout=settings.redis_timeout,
-            retry=Retry(ExponentialBackoff(cap=1.0, base=0.05), _RETRIES),
+            retry=CountedRetry(ExponentialBackoff(cap=1.0, base=0.05), _RETRIES),
         )
-    except ValueError as error:
-        msg = f"redis_url is not a Redis address: {error}. Write redis://host:port/database."
-        raise ServiceError(msg) from error
+    except ValueError:
+        # What the error quotes may be a part of a password.
+        msg = (
+            "redis_url is not a Redis address. Write redis://host:port/database, and what is not "
+            "a letter or digit of a password as %XX."
+        )
+        raise ServiceError(msg) from None
+
+
+class _Login(CredentialProvider):
+    """Gives user and password at each connection, so that a new password counts from then on."""
+
+    def __init__(self, settings: Settings, user: str) -> None:
+        self._settings = settings
+        self._user = user
+
+    def get_credentials(self) -> tuple[str] | tuple[str, str]:
+        """Return the password, with the user before it if there is one."""
+        password = secret_of(self._settings, "redis_password")
+        return (self._user, password) if self._user else (password,)
+
+
+def _login(url: str, settings: Settings) -> tuple[str, _Login | None]:
+    """Return an address without its user, and what gives user and password.
+
+    Raises:
+        SettingsError: the address and the settings name different users.
+    """
+    parts = urlsplit(url)
+    user = unquote(parts.username or "")
+    if user and settings.redis_username and user != settings.redis_username:
+        msg = "redis_url and redis_username name different users. Take it out of redis_url."
+        raise SettingsError(msg)
+    place = url.replace(parts.netloc, parts.netloc.rpartition("@")[2], 1) if user else url
+    if not secret_of(settings, "redis_password"):
+        return place, None
+    return place, _Login(settings, settings.redis_username or user)
+
+
+def _tls_options(url: str, settings: Settings) -> dict[str, Any]:
+    if not url.startswith("rediss://"):
+        return {}
+    tls_context(settings, "redis")
+    return {
+        "ssl_cert_reqs": "required",
+        "ssl_check_hostname": True,
+        "ssl_ca_certs": settings.redis_ca_file,
+        "ssl_certfile": settings.redis_certificate_file,
+        "ssl_keyfile": settings.redis_key_file,
+    }
+
+
+def _tls_trouble(urls: list[str], settings: Settings) -> str:
+    for url in urls:
+        parts = urlsplit(url)
+        place = (parts.hostname or "localhost", parts.port or _PORT)
+        if found := tls_trouble(settings, "redis", place, tls=parts.scheme == "rediss"):
+            return found
+    return ""
 
 
 def _connect_cluster(urls: list[str], node: redis.Redis) -> redis.RedisCluster:
     """Connect to a Cluster with the options that a node's address gave."""
     options = dict(node.get_connection_kwargs())
+    options["ssl"] = urls[0].startswith("rediss://")
     for own in ("host", "port", "db", "retry"):
         options.pop(own, None)
     places = [urlsplit(url) for url in urls]
     nodes = [
-        ClusterNode(place.hostname or "localhost", place.port or 6379)  # type: ignore[no-untyped-call]
+        ClusterNode(place.hostname or "localhost", place.port or _PORT)  # type: ignore[no-untyped-call]
         for place in places
     ]
     return redis.RedisCluster(startup_nodes=nodes, **options)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -42,6 +42,32 @@ def sentence(stored: str | None, now: str) -> str:
     """Say what differs as a sentence with a space before it; empty where nothing is known."""
     found = differences(stored, now)
     return f" What differs: {found}." if found else ""
+
+
+class Described(NamedTuple):
+    """What an index was built with, or would be.
+
+    Attributes:
+        configuration: version of the fingerprint configuration.
+        layout: how it is laid out (``Layout.describe``).
+        settings: the settings behind both (``describe``); None in an index of before.
+    """
+
+    configuration: str
+    layout: str
+    settings: str | None
+
+
+def mismatch(namespace: str, stored: Described, now: Described) -> str:
+    """Say that an index was built with other settings, which, and what to do."""
+    differing = sentence(stored.settings, now.settings or "{}")
+    return (
+        f"The index {namespace!r} in Redis was built with other settings "
+        f"(configuration {stored.configuration}, layout {stored.layout}; now configuration "
+        f"{now.configuration}, layout {now.layout}).{differing} Start with the settings it was "
+        f"built with, or build an index with the new ones under another redis_namespace: "
+        f"stream-dedup rebuild."
+    )
 
 
 def _difference(name: str, old: Any, new: Any) -> str:

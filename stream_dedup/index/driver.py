@@ -10,24 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from stream_dedup.index.base import Attachment, IndexBatch, Matcher, id_hashes
-from stream_dedup.index.claims import (
-    Call,
-    Fate,
-    Forget,
-    Mode,
-    Outcome,
-    Pause,
-    Probe,
-    Put,
-    Read,
-    Register,
-    Registered,
-    Settle,
-    Sight,
-    Steps,
-    Withdraw,
-)
+from stream_dedup.index.claims import Call, Fate, Mode, Outcome, Pause, Sight, Steps
+from stream_dedup.index.counts import Effort
 from stream_dedup.index.expiry import NEVER
+from stream_dedup.index.gathered import Gathered, Seen, columns
 from stream_dedup.index.keys import Places
 from stream_dedup.index.records import Record, RecordFormat
 from stream_dedup.index.registrations import Registrations
@@ -37,9 +23,6 @@ Rows = npt.NDArray[np.int64]
 Claims = npt.NDArray[np.uint64]
 
 _WITH_RECORD = (Fate.PENDING, Fate.ORIGINAL)
-
-#: Claims seen under each table key of a document.
-Seen = list[list[int]]
 
 
 class Sightings(NamedTuple):
@@ -73,24 +56,35 @@ class Sightings(NamedTuple):
 
 
 class Driver:
-    """Carries out the protocol's calls for the documents of one batch.
-
-    Attributes:
-        capped: probes that had more candidates than they return.
-    """
+    """Carries out the protocol's calls for the documents of one batch."""
 
     def __init__(
         self, store: RedisStore, batch: IndexBatch, matcher: Matcher, records: RecordFormat
     ) -> None:
         self.store = store
         self.batch = batch
-        self.capped = 0
         self._matcher = matcher
         self._places = store.layout.place(batch.prints.keys)
         self._tables = batch.prints.keys.shape[1]
         self._format = records
         self._records = records.encode(batch)
         self._known: dict[int, Record] = {}
+        self._capped = self._probes = self._ruled_out = 0
+        #: Pairs of a row and a claim that it came upon, and whether those compared are near: who
+        #: goes the long way sees the same ones again.
+        self._met: set[tuple[int, int]] = set()
+        self._verified: dict[tuple[int, int], bool] = {}
+
+    def effort(self) -> Effort:
+        """Return what was done so far."""
+        accepted = sum(self._verified.values())
+        return Effort(
+            capped=self._capped,
+            probes=self._probes,
+            candidates=len(self._met) + self._ruled_out,
+            accepted=accepted,
+            rejected=len(self._verified) - accepted + self._ruled_out,
+        )
 
     def announce(self, rows: Rows, claims: Claims, modes: npt.NDArray[np.uint8]) -> Sightings:
         """Probe every table of each row, put the record where a claim may be inserted."""
@@ -132,6 +126,7 @@ class Driver:
             round_, rows, claims, [known.get(row, ()) for row in rows.tolist()]
         )
         round_.run()
+        self._count(found)
         met = found.fates == Registrations.MET
         which, members = found.pairs
         told = met[which]
@@ -260,7 +255,7 @@ class Driver:
 
     def _carry_out(self, wanted: dict[int, list[Call]]) -> dict[int, list[Any]]:
         """Send the calls of all rows in one round."""
-        gathered = _Gathered()
+        gathered = Gathered()
         replies = {
             row: [gathered.add(row, call) for call in calls] for row, calls in wanted.items()
         }
@@ -269,15 +264,15 @@ class Driver:
             np.array([claim for _, claim in gathered.puts], np.uint64),
             [self._records[row] for row, _ in gathered.puts],
         )
-        rows, tables, claims, modes = _columns(gathered.probes, 4)
+        rows, tables, claims, modes = columns(gathered.probes, 4)
         probed = round_.probe(
             self.places(rows, tables), claims.astype(np.uint64), modes.astype(np.uint8)
         )
-        rows, claims, fates = _columns(gathered.settles, 3)
+        rows, claims, fates = columns(gathered.settles, 3)
         gathered.standing = round_.settle(claims.astype(np.uint64), fates.astype(np.uint8))
         committing = fates == Fate.ORIGINAL
         self._note_ids(round_, rows[committing], claims[committing].astype(np.uint64))
-        rows, tables, claims = _columns(gathered.withdraws, 3)
+        rows, tables, claims = columns(gathered.withdraws, 3)
         round_.withdraw(self.places(rows, tables), claims.astype(np.uint64))
         round_.forget(np.array(gathered.forgets, np.uint64))
         values = self._values(round_, gathered.reads)
@@ -289,6 +284,7 @@ class Driver:
             [known for _, _, known in registers],
         )
         round_.run()
+        self._count(gathered.registered)
         self._read_on(probed)
         gathered.sights = self._sights(gathered.reads, values())
         gathered.seen = [[] for _ in gathered.probes]
@@ -304,6 +300,11 @@ class Driver:
         places, compared = self._places.rows(rows), self._format.compared
         return round_.register(places, claims, records, known, ids=ids, compared=compared)
 
+    def _count(self, found: Registrations) -> None:
+        """Count the probes of registrations, and the candidates that Redis ruled out."""
+        self._probes += len(found.fates) * self._tables
+        self._ruled_out += found.ruled_out
+
     def _note_ids(self, round_: Round, rows: Rows, claims: Claims) -> None:
         if self.store.layout.ids:
             round_.note(self._places_of_ids(rows), claims)
@@ -313,14 +314,16 @@ class Driver:
         return self.store.layout.place_ids(id_hashes([ids[row] for row in rows.tolist()]))
 
     def _read_on(self, found: Found) -> None:
-        """Read what the first page of each probe did not hold, and count what is cut."""
+        """Read what the first page of each probe did not hold; count probes, and what is cut."""
         self.store.read_on(found)
-        self.capped += found.capped
+        self._probes += len(found.claims)
+        self._capped += found.capped
 
     def _values(
         self, round_: Round, pairs: Sequence[tuple[int, int]]
     ) -> Callable[[], dict[int, bytes]]:
         """Read the claims of pairs; the returned function gives them once the round is done."""
+        self._met.update(pairs)
         claims = sorted({claim for _, claim in pairs})
         values = round_.read(np.array(claims, np.uint64))
         return lambda: dict(zip(claims, values, strict=True))
@@ -351,7 +354,9 @@ class Driver:
     def _compare_pairs(self, pairs: Sequence[tuple[int, int]]) -> tuple[list[bool], list[float]]:
         rows = np.array([row for row, _ in pairs], np.int64)
         near, preferences = self._compare(rows, [self._known[claim] for _, claim in pairs])
-        return near.tolist(), preferences.tolist()
+        is_near = near.tolist()
+        self._verified.update(zip(pairs, is_near, strict=True))
+        return is_near, preferences.tolist()
 
     def _compare(
         self, rows: Rows, records: Sequence[Record]
@@ -372,63 +377,3 @@ class Driver:
             record.identity == self.batch.identities[row]
             and record.digest == self.batch.prints.digests[row]
         )
-
-
-class _Gathered:
-    """The calls of many rows, as lists of rows for one round, and where their replies will be."""
-
-    def __init__(self) -> None:
-        self.puts: list[tuple[int, int]] = []
-        self.probes: list[tuple[int, int, int, int]] = []
-        self.reads: list[tuple[int, int]] = []
-        self.registers: list[tuple[int, int, Sequence[int]]] = []
-        self.settles: list[tuple[int, int, int]] = []
-        self.withdraws: list[tuple[int, int, int]] = []
-        self.forgets: list[int] = []
-        self.seen: Seen = []
-        self.sights: list[Sight] = []
-        self.registered = Registrations(0)
-        self.standing: npt.NDArray[np.uint8] = np.zeros(0, np.uint8)
-
-    def add(self, row: int, call: Call) -> Callable[[], Any]:
-        """Add a call; the returned function gives its reply once the round is done."""
-        match call:
-            case Put(claim):
-                self.puts.append((row, claim))
-            case Probe(claim, tables, mode):
-                seen = slice(len(self.probes), len(self.probes) + len(tables))
-                self.probes += [(row, table, claim, mode) for table in tables]
-                return lambda: self.seen[seen]
-            case Read(claims):
-                read = slice(len(self.reads), len(self.reads) + len(claims))
-                self.reads += [(row, claim) for claim in claims]
-                return lambda: self.sights[read]
-            case Register(claim, _, known):
-                at = len(self.registers)
-                self.registers.append((row, claim, known))
-                return lambda: self._registration(at)
-            case Settle(claim, fate):
-                at = len(self.settles)
-                self.settles.append((row, claim, fate))
-                return lambda: Fate(int(self.standing[at]))
-            case Withdraw(claim, tables):
-                self.withdraws += [(row, table, claim) for table in tables]
-            case Forget(claim):
-                self.forgets.append(claim)
-            case Pause():
-                pass
-        return lambda: None
-
-    def _registration(self, at: int) -> Registered:
-        fate = int(self.registered.fates[at])
-        if fate in {Registrations.MET, Registrations.FULL}:
-            rows, claims = self.registered.pairs
-            seen = claims[rows == at].tolist() if fate == Registrations.MET else ()
-            return Registered(Fate.ABSENT, tuple(sorted(seen)))
-        return Registered(Fate(fate))
-
-
-def _columns(rows: Sequence[tuple[int, ...]], count: int) -> list[npt.NDArray[np.int64]]:
-    """Turn rows into columns; claim ids stay below 2^63, so int64 holds them."""
-    table = np.array(rows, np.int64).reshape(len(rows), count)
-    return [table[:, column] for column in range(count)]

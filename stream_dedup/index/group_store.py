@@ -1,8 +1,8 @@
 """The states of duplicate groups in Redis, as bytes: read some, swap some, know when they are lost.
 
-A partition of states has a *word* that is written when its states are complete. Every call names
-the words that this process knows, so that a partition that came back empty is found out before
-anything is counted from zero there.
+A partition of states has a *word*, which no other life of it had, and which tells whether its
+states are complete or being put back. Every call names the words that this process knows, so that a
+partition that came back empty is found out before anything is counted from zero there.
 """
 
 from __future__ import annotations
@@ -11,23 +11,27 @@ import secrets
 import struct
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from importlib.resources import files
 from typing import Any, NamedTuple, Self
 
-from redis.exceptions import NoPermissionError, RedisError
+from redis.exceptions import RedisError
 
 from stream_dedup.errors import ConfigurationMismatch, ServiceError
 from stream_dedup.index.connection import Client, connect, reporting_errors, target_of
+from stream_dedup.index.failures import Kind, count
+from stream_dedup.index.functions import GROUPS
 from stream_dedup.settings import Settings
-
-#: Name of the function library, version included; lua/groups.lua begins with the same.
-LIBRARY = "stream_dedup_groups_1"
 
 #: States in one function call, which blocks the server: about 1 ms.
 _ROWS = 256
 
+#: Stands before a word while the states are being put back.
+_INCOMPLETE = b"?"
+
 _SWAP = struct.Struct("<QQI")
 _REFUSED = struct.Struct("<II")
+
+
+_LOST = "Redis has lost the states of groups. They are restored from groups_topic."
 
 
 class Held(NamedTuple):
@@ -99,28 +103,42 @@ class GroupStore:
             ServiceError: Redis is out of reach or refuses.
         """
         with reporting_errors():
-            self._load_library()
-        self._words = self._enter([""] * len(self._words))
-        return all(self._words)
+            GROUPS.load(self._client)
+        self._words = self._named("enter", [""] * len(self._words))
+        return all(map(_is_complete, self._words))
 
-    def complete(self) -> None:
-        """Say that the states of every partition are there.
+    def begin(self) -> None:
+        """Begin to put states back, in the lives that the partitions have from now on.
 
         Raises:
+            ConfigurationMismatch, ServiceError: as for ``enter``.
+        """
+        with reporting_errors():
+            GROUPS.load(self._client)
+        suffix = f"/{len(self._prefixes)}"
+        self._words = self._named("enter", [secrets.token_hex(8) + suffix for _ in self._words])
+
+    def complete(self) -> None:
+        """Say that the states of every partition are there, which was begun.
+
+        Raises:
+            GroupsLostError: a partition has lost its data since then.
             ServiceError: Redis is out of reach or refuses.
         """
-        suffix = f"/{len(self._prefixes)}"
-        self._words = self._enter([secrets.token_hex(8) + suffix for _ in self._words])
+        lives = list(map(_life, self._words))
+        self._words = self._named("complete", lives)
+        if self._words != lives:
+            raise GroupsLostError(_LOST)
 
-    def read(self, ids: Sequence[str], *, known: bool = True) -> list[Held]:
+    def read(self, ids: Sequence[str], *, complete: bool = True) -> list[Held]:
         """Return the states of some groups.
 
         Args:
             ids: their names.
-            known: whether every partition must be in the life that this process knows.
+            complete: whether the states must be complete; False while they are put back.
 
         Raises:
-            GroupsLostError: one is not.
+            GroupsLostError: some partition they are in has lost its data.
             ServiceError: Redis is out of reach or refuses.
         """
         found = [ABSENT] * len(ids)
@@ -132,10 +150,10 @@ class GroupStore:
                 found[row] = _held(reply[at + 4 : end])
                 at = end
 
-        self._call("read", ids, [name.encode() for name in ids], take, known=known)
+        self._call("read", ids, [name.encode() for name in ids], take, complete=complete)
         return found
 
-    def swap(self, swaps: Sequence[Swap], *, known: bool = True) -> dict[int, Held]:
+    def swap(self, swaps: Sequence[Swap], *, complete: bool = True) -> dict[int, Held]:
         """Put states in the place of those expected; return what stands where others were found.
 
         Raises:
@@ -152,25 +170,18 @@ class GroupStore:
                 refused[rows[row]] = _held(reply[at - length : at])
 
         names = [swap.duplicate_id for swap in swaps]
-        self._call("swap", names, [_pack(swap) for swap in swaps], take, known=known)
+        self._call("swap", names, [_pack(swap) for swap in swaps], take, complete=complete)
         return refused
 
     def close(self) -> None:
         """Close the connections."""
         self._client.close()
 
-    def _load_library(self) -> None:
-        code = files("stream_dedup.index").joinpath("lua/groups.lua").read_text()
-        try:
-            self._client.function_load(code, replace=True)
-        except NoPermissionError:
-            # A user that may only call functions: another has loaded them, or the call will say so.
-            return
-
-    def _enter(self, words: Sequence[str]) -> list[bytes]:
+    def _named(self, function: str, words: Sequence[str | bytes]) -> list[bytes]:
+        """Call a function with a word for each partition; return those that stand."""
         pipeline = self._client.pipeline(transaction=False)
         for prefix, word in zip(self._prefixes, words, strict=True):
-            self._add(pipeline, "enter", prefix, word)
+            self._add(pipeline, function, prefix, word)
         with reporting_errors():
             standing: list[bytes] = pipeline.execute()
         partitions = {word.partition(b"/")[2].decode() for word in standing if word}
@@ -189,15 +200,17 @@ class GroupStore:
         rows: Sequence[bytes],
         take: Callable[[list[int], bytes], None],
         *,
-        known: bool,
+        complete: bool,
     ) -> None:
         """Call a function for rows, partition by partition, and hand over each reply."""
         pipeline = self._client.pipeline(transaction=False)
         parts = list(self._parts(ids))
         for partition, part in parts:
+            word = self._words[partition]
+            if complete and not _is_complete(word):
+                raise GroupsLostError(_LOST)
             packed = b"".join(rows[row] for row in part)
-            word = self._words[partition] if known else b""
-            self._add(pipeline, function, self._prefixes[partition], packed, word)
+            self._add(pipeline, function, self._prefixes[partition], packed, _life(word))
         nodes = self._wait(pipeline, parts) if function == "swap" and self._replicas else 0
         with reporting_errors():
             replies = pipeline.execute(raise_on_error=False)
@@ -214,7 +227,7 @@ class GroupStore:
         # to another node of a Cluster, the call is told to try again.
         keys = (prefix, f"{prefix}-")
         target = target_of(self._client, prefix)
-        name = f"{LIBRARY}_{function}"
+        name = f"{GROUPS.name}_{function}"
         pipeline.execute_command("FCALL", name, len(keys), *keys, *arguments, **target)
 
     def _wait(self, pipeline: Any, parts: Sequence[tuple[int, list[int]]]) -> int:
@@ -227,6 +240,7 @@ class GroupStore:
 
     def _check_replicas(self, acknowledged: Sequence[int]) -> None:
         if acknowledged and min(acknowledged) < self._replicas:
+            count(Kind.REPLICAS)
             msg = (
                 f"Only {min(acknowledged)} of {self._replicas} replicas have a write after "
                 f"{self._wait_ms} ms. Check the replicas, or lower wait_replicas."
@@ -243,6 +257,14 @@ class GroupStore:
                 yield partition, part[start : start + _ROWS]
 
 
+def _is_complete(word: bytes) -> bool:
+    return bool(word) and not word.startswith(_INCOMPLETE)
+
+
+def _life(word: bytes) -> bytes:
+    return word.removeprefix(_INCOMPLETE)
+
+
 def _pack(swap: Swap) -> bytes:
     name, expected, held, ttl = swap
     milliseconds = 0 if ttl is None else max(1, int(ttl * 1000))
@@ -256,5 +278,4 @@ def _held(value: bytes) -> Held:
 
 def _check_lost(error: RedisError) -> None:
     if str(error).startswith("LOST"):
-        msg = "Redis has lost the states of groups. They are restored from groups_topic."
-        raise GroupsLostError(msg) from error
+        raise GroupsLostError(_LOST) from error

@@ -33,7 +33,7 @@ ID_BITS = 53
 #: Sorted sets that are named at a time.
 _SETS = 1 << 16
 #: Number of the table of document ids, after all others.
-_IDS = 256
+IDS = 256
 
 _DESCRIBED = re.compile(r"1 partitions=(\d+) set_bits=(\d+) buckets=(\d+) ([\d,]+)( ids)?")
 
@@ -130,18 +130,27 @@ class Layout(NamedTuple):
     def place_ids(self, hashes: npt.NDArray[np.uint64]) -> Places:
         """Return where document ids are kept, given 64-bit hashes of them: (ids,) each."""
         keys = (hashes >> np.uint64(64 - ID_BITS))[:, None]
-        places = self._place(keys, np.array([_IDS]), (ID_BITS,))
+        places = self._place(keys, np.array([IDS]), (ID_BITS,))
         return places.flat()
+
+    def tables(self) -> dict[int, int]:
+        """Return how many sorted sets each table may have, by its number, that of the ids too."""
+        bits = dict(enumerate(self.prefix_bits)) | ({IDS: ID_BITS} if self.ids else {})
+        return {table: 1 << min(width, self.set_bits) for table, width in bits.items()}
 
     def sets(self) -> Iterator[tuple[npt.NDArray[np.bytes_], npt.NDArray[np.int64]]]:
         """Yield suffix and partition of every sorted set that there may be, some at a time."""
-        tables = list(enumerate(self.prefix_bits))
-        for table, bits in [*tables, *([(_IDS, ID_BITS)] if self.ids else [])]:
-            count = 1 << min(bits, self.set_bits)
+        for table, count in self.tables().items():
             for start in range(0, count, _SETS):
-                names = np.arange(start, min(count, start + _SETS), dtype=np.uint64)[:, None]
-                numbers = np.array([table])
-                yield self._suffixes(names, numbers)[:, 0], self._partitions(names, numbers)[:, 0]
+                names = np.arange(start, min(count, start + _SETS), dtype=np.uint64)
+                yield self.some_sets(table, names)
+
+    def some_sets(
+        self, table: int, names: npt.NDArray[np.uint64]
+    ) -> tuple[npt.NDArray[np.bytes_], npt.NDArray[np.int64]]:
+        """Return suffix and partition of some sorted sets of a table, by their leading bits."""
+        rows, numbers = names[:, None], np.array([table])
+        return self._suffixes(rows, numbers)[:, 0], self._partitions(rows, numbers)[:, 0]
 
     def _place(
         self,
@@ -176,9 +185,9 @@ class Layout(NamedTuple):
         """Spell ``tTT:HHHH`` for each (document, table), ``i00:HHHH`` for document ids."""
         width = self.suffix_width
         spelled = np.empty((*names.shape, width), np.uint8)
-        spelled[:, :, 0] = np.where(tables == _IDS, ord("i"), ord("t"))
+        spelled[:, :, 0] = np.where(tables == IDS, ord("i"), ord("t"))
         spelled[:, :, 3] = ord(":")
-        spelled[:, :, 1:3] = _HEX[tables % _IDS].view(np.uint8).reshape(-1, 2)
+        spelled[:, :, 1:3] = _HEX[tables % IDS].view(np.uint8).reshape(-1, 2)
         octets = names.astype(">u8").view(np.uint8).reshape(*names.shape, 8)
         tail = np.ascontiguousarray(octets[:, :, 8 - self._digits // 2 :])
         spelled[:, :, 4:] = _HEX[tail].view(np.uint8).reshape(*names.shape, self._digits)

@@ -11,7 +11,9 @@
     rank             double, null where ranks are not kept
 
 The schema's metadata hold the configuration version and the settings behind it (see
-``description``). Needs pyarrow, an optional dependency: who uses this module imports it late.
+``description``), the file's metadata a hash of each row group, which is checked before the group is
+used; a file of an earlier version has none. Needs pyarrow, an optional dependency: who uses this
+module imports it late.
 """
 
 from __future__ import annotations
@@ -23,17 +25,20 @@ from typing import Any
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
+import xxhash
 
 from stream_dedup.errors import ConfigurationMismatch, InputError
 from stream_dedup.fingerprint.fingerprinter import Fingerprinter, Fingerprints
 from stream_dedup.index.base import IndexBatch, duplicate_id
 from stream_dedup.index.description import describe, sentence
+from stream_dedup.index.state_rows import pack
 
 #: Originals of one row group: what is in memory at a time.
 ROWS = 16_384
 
 _CONFIGURATION = b"stream_dedup.configuration"
 _SETTINGS = b"stream_dedup.settings"
+_GROUPS = b"stream_dedup.row_groups"
 
 
 def write_originals(path: Path, batches: Iterable[IndexBatch], fingerprinter: Fingerprinter) -> int:
@@ -46,6 +51,7 @@ def write_originals(path: Path, batches: Iterable[IndexBatch], fingerprinter: Fi
         ServiceError: from ``batches``.
     """
     schema, count = _schema(fingerprinter), 0
+    hashes: list[str] = []
     partial = path.with_name(path.name + ".partial")
     try:
         with pq.ParquetWriter(partial, schema, compression="zstd") as writer:
@@ -55,6 +61,8 @@ def write_originals(path: Path, batches: Iterable[IndexBatch], fingerprinter: Fi
                 table = pa.concat_tables(parts)
                 writer.write_table(table, row_group_size=len(table))
                 count += len(table)
+                hashes.append(_hash(_batch(table, fingerprinter)))
+            writer.add_key_value_metadata({_GROUPS: ",".join(hashes).encode()})
         partial.replace(path)
     except OSError as error:
         msg = f"{path} cannot be written: {error}. Make room, or name another file."
@@ -74,11 +82,39 @@ def read_originals(path: Path, fingerprinter: Fingerprinter) -> Iterator[IndexBa
     try:
         with pq.ParquetFile(path) as file:
             _check(path, file.schema_arrow, fingerprinter)
+            hashes = _hashes(file)
             for number in range(file.num_row_groups):
-                yield _batch(file.read_row_group(number), fingerprinter)
-    except (OSError, pa.ArrowException) as error:
+                batch = _batch(file.read_row_group(number), fingerprinter)
+                if hashes is not None and _hash(batch) != hashes[number]:
+                    raise _damaged(path)
+                yield batch
+    except (OSError, pa.ArrowException, ValueError, MemoryError) as error:
         msg = f"{path} cannot be read: {error}. Name a file that stream-dedup export wrote."
         raise InputError(msg) from error
+
+
+def _hash(batch: IndexBatch) -> str:
+    return xxhash.xxh3_64_hexdigest(pack(batch, keeps_ranks=True))
+
+
+def _hashes(file: Any) -> list[str] | None:
+    """Return the hash of each row group; None for a file of an earlier version.
+
+    Raises:
+        ValueError: there are not as many as there are row groups.
+    """
+    stored = (file.metadata.metadata or {}).get(_GROUPS)
+    if stored is None:
+        return None
+    hashes = [one for one in stored.decode().split(",") if one]
+    if len(hashes) != file.num_row_groups:
+        msg = "it is damaged"
+        raise ValueError(msg)
+    return hashes
+
+
+def _damaged(path: Path) -> InputError:
+    return InputError(f"{path} is damaged. Export the originals again.")
 
 
 def _schema(fingerprinter: Fingerprinter) -> Any:

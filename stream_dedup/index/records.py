@@ -8,7 +8,8 @@
     rank     f64   rank of the publisher; only where the choice goes by it
     length   u32   of the payload; only in a configuration with payloads
     payload  ...   what verification compares
-    id       rest  document id, MessagePack
+    id       ...   document id, MessagePack
+    (rest)         of a later version; passed over, and never dropped, by this one
 
 All little-endian. In Redis one byte, the fate, stands before it. The Functions (lua/claims.lua)
 read time, renewed and sketch where they stand.
@@ -33,6 +34,9 @@ _HEAD = struct.Struct("<Qd16s")
 _RENEWED = struct.Struct("<d")
 _RANK = struct.Struct("<d")
 _LENGTH = struct.Struct("<I")
+#: MessagePack: bytes that the length of a string takes, and those of an integer, by the first byte.
+_LENGTH_BYTES = {0xD9: 1, 0xDA: 2, 0xDB: 4}
+_NUMBER_BYTES = {0xCC: 1, 0xCD: 2, 0xCE: 4, 0xCF: 8, 0xD0: 1, 0xD1: 2, 0xD2: 4, 0xD3: 8}
 _ids = msgspec.msgpack.Decoder(str | int)
 
 
@@ -145,7 +149,7 @@ class RecordFormat(NamedTuple):
             raise self._too_short(data) from error
         if len(data) <= at:
             raise self._too_short(data)
-        document_id = _ids.decode(data[at:])
+        document_id = _first_id(data[at:])
         sketch = data[start:end]
         return Record(identity, time, digest, sketch, document_id, rank, payload, renewed)
 
@@ -178,3 +182,32 @@ class RecordFormat(NamedTuple):
         return ValueError(
             f"a claim record of {len(data)} bytes is too short for a sketch of {self.sketch_bytes}"
         )
+
+
+def _first_id(data: bytes) -> DocumentId:
+    """Return the id that some bytes begin with.
+
+    Raises:
+        ValueError: they begin with no id.
+    """
+    try:
+        found: DocumentId = _ids.decode(data)
+    except msgspec.DecodeError:
+        # What follows is a field of a later version, beside whose workers this one may run.
+        try:
+            found = _ids.decode(data[: _id_width(data)])
+        except (msgspec.DecodeError, IndexError) as error:
+            msg = "a claim record has no document id where one must be"
+            raise ValueError(msg) from error
+    return found
+
+
+def _id_width(data: bytes) -> int:
+    """Return the bytes of the MessagePack string or integer at the beginning."""
+    kind = data[0]
+    if 0xA0 <= kind <= 0xBF:
+        return 1 + (kind & 0x1F)
+    if kind in _LENGTH_BYTES:
+        end = 1 + _LENGTH_BYTES[kind]
+        return end + int.from_bytes(data[1:end], "big")
+    return 1 + _NUMBER_BYTES.get(kind, 0)

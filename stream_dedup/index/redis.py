@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import NamedTuple, Self
+from typing import Self
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from stream_dedup.index.claims import (
     start_again,
 )
 from stream_dedup.index.connection import connect
+from stream_dedup.index.counts import ClaimCounts
 from stream_dedup.index.description import describe
 from stream_dedup.index.driver import Claims, Driver, Rows, Sightings
 from stream_dedup.index.expiry import Horizon, Swept
@@ -49,24 +50,6 @@ STEP = 512
 
 #: For each row that is near earlier rows of its batch: these, in order.
 Neighbours = dict[int, list[int]]
-
-
-class ClaimCounts(NamedTuple):
-    """What the claims of one batch went through, for metrics.
-
-    Attributes:
-        voided: claims of others that were voided.
-        retried: attempts beyond the first.
-        capped: probes that had more candidates than they return.
-        late: documents that are later than ``lateness``.
-        ahead: documents that are further ahead of the clock than ``max_future``.
-    """
-
-    voided: int = 0
-    retried: int = 0
-    capped: int = 0
-    late: int = 0
-    ahead: int = 0
 
 
 class RedisIndex:
@@ -207,10 +190,10 @@ class RedisIndex:
             return
         self._outgrown = True
         log.warning(
-            "the index holds %d originals and was laid out for %d: probes return more candidates "
-            "and entries take more memory; plan a larger one with stream-dedup plan",
-            self.originals,
-            self._expected,
+            "the index holds %(originals)d originals and was laid out for %(planned)d: probes "
+            "return more candidates and entries take more memory; plan a larger one with "
+            "stream-dedup plan",
+            {"originals": self.originals, "planned": self._expected},
         )
 
 
@@ -425,8 +408,9 @@ class _Claiming:
     def counted(self, before: ClaimCounts) -> ClaimCounts:
         """Add what these claims went through to the counts before."""
         outcomes = self._outcomes.values()
-        return before._replace(
-            voided=before.voided + sum(outcome.voided for outcome in outcomes),
-            retried=before.retried + sum(outcome.attempts - 1 for outcome in outcomes),
-            capped=before.capped + self._driver.capped,
+        mine = ClaimCounts(
+            voided=sum(outcome.voided for outcome in outcomes),
+            retried=sum(outcome.attempts - 1 for outcome in outcomes),
+            **self._driver.effort()._asdict(),
         )
+        return before.plus(mine)

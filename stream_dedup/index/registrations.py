@@ -18,6 +18,8 @@ class Registrations:
 
     Attributes:
         fates: one byte for each: a ``Fate``, or MET or FULL, when nothing of it was written.
+        ruled_out: claims that they came upon and the server passed over by their Hamming distance;
+            0 where its Functions do not tell, which are those of an earlier version.
     """
 
     #: It met unknown claims, and these are told.
@@ -27,6 +29,7 @@ class Registrations:
 
     def __init__(self, count: int) -> None:
         self.fates = np.zeros(count, np.uint8)
+        self.ruled_out = 0
         self._rows: list[npt.NDArray[np.int64]] = []
         self._claims: list[npt.NDArray[np.uint64]] = []
 

@@ -5,21 +5,24 @@ originals (``state_rows``), written in one transaction, so a process killed at a
 file that holds a prefix of the stream's batches and nothing else. ``changes`` has, in the same
 sequence of numbers, what became of originals later: which were forgotten, which were renewed.
 ``purge`` carries changes out in the rows and leaves out what has expired. ``meta`` holds the
-format, the fingerprint configuration, the watermark, and the session that has not ended, if any.
+format, the fingerprint configuration, the watermark, the session that has not ended, if any, and
+the seal over everything (``state_seal``), which is checked before any row is used.
 
 A *session* is all that one run over its input does to the file. What was there before it began
 stays until it ends, so a run that was killed and is made again can begin where the first one did:
 then it gives the same answers, although the first one may have forgotten originals and let others
 expire. Sessions can be told by their first document only, so only a run over files asks for one.
 
-A file of an earlier version of this format has no ``changes`` and opens as one that has none.
+A file of format 1 has no seal, and gets one when it is opened to be written; one of its first
+version has no ``changes`` either, and opens as one that has none.
 """
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import msgspec
@@ -32,9 +35,13 @@ from stream_dedup.index.expiry import NEVER
 from stream_dedup.index.state_changes import Changes, forgetting, renewal_keys
 from stream_dedup.index.state_reading import Reading
 from stream_dedup.index.state_rows import pack, unpack
+from stream_dedup.index.state_seal import SEAL, Seal
 from stream_dedup.types import DocumentId
 
-_FORMAT = "1"
+_FORMAT = "2"
+_UNSEALED = "1"
+#: All that a file may tell of itself.
+_TOLD = {"format", "configuration", "settings", "watermark", "session", SEAL}
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
 CREATE TABLE IF NOT EXISTS originals (batch INTEGER PRIMARY KEY, columns BLOB NOT NULL) STRICT;
@@ -90,16 +97,17 @@ class StateFile:
         self._keeps_ranks = keeps_ranks
         self._session: Session | None = None
         self._place = 0
+        self._meta: dict[str, str] = {}
+        self._seal = Seal()
         with self._errors():
-            if reading is None:
-                self._database = sqlite3.connect(path, timeout=2.0, isolation_level=None)
-            else:
+            if reading is not None:
                 self._database = reading.connect()
+            else:
+                self._make(configuration, described)
+                self._database = sqlite3.connect(path, timeout=2.0, isolation_level=None)
         try:
             with self._errors():
-                meta = self._open(configuration, described) if reading is None else self._stored()
-                self._check(meta, configuration, described)
-                self._read(meta)
+                self._open(configuration, described, writes=reading is None)
         except BaseException:
             self._database.close()
             raise
@@ -126,8 +134,7 @@ class StateFile:
         """Add the originals of one claimed batch, and those that it renewed, in one transaction."""
         with self._transaction():
             for batch in batches:
-                row = pack(batch, keeps_ranks=self._keeps_ranks)
-                self._insert("originals", row)
+                self._insert("originals", pack(batch, keeps_ranks=self._keeps_ranks))
             if renewed:
                 self._insert("changes", renewed)
             self._advance(watermark)
@@ -168,9 +175,10 @@ class StateFile:
             query = "SELECT batch FROM originals WHERE batch > ? ORDER BY batch"
             for (place,) in self._database.execute(query, [baseline]).fetchall():
                 self._purge_row(place, changes, expires_before)
-            self._database.execute("DELETE FROM changes WHERE place > ?", [baseline])
             kept = changes.kept(baseline, self._ids_until(baseline), expires_before)
-            self._database.executemany("INSERT INTO changes VALUES (?, ?)", kept)
+            self._remove("changes WHERE place > ?", baseline)
+            for place, change in kept:
+                self._write("changes", place, change)
         with self._errors():
             self._database.execute("PRAGMA incremental_vacuum").fetchall()
 
@@ -189,8 +197,8 @@ class StateFile:
     def _undo(self) -> None:
         """Take back what the session did."""
         assert self._session is not None  # noqa: S101 - for the type checker
-        for query in ("originals WHERE batch > ?", "changes WHERE place > ?"):
-            self._database.execute(f"DELETE FROM {query}", [self._session.baseline])  # noqa: S608
+        for rows in ("originals WHERE batch > ?", "changes WHERE place > ?"):
+            self._remove(rows, self._session.baseline)
         before = self._session.watermark
         self.watermark = NEVER if before is None else before
         self._write_meta("watermark", repr(self.watermark))
@@ -205,11 +213,9 @@ class StateFile:
         if not gone.any() and len(batch):
             return
         stays = batch.rows(np.flatnonzero(~gone))
-        if not len(stays):
-            self._database.execute("DELETE FROM originals WHERE batch = ?", [place])
-            return
-        row = pack(stays, keeps_ranks=self._keeps_ranks)
-        self._database.execute("UPDATE originals SET columns = ? WHERE batch = ?", [row, place])
+        self._remove("originals WHERE batch = ?", place)
+        if len(stays):
+            self._write("originals", place, pack(stays, keeps_ranks=self._keeps_ranks))
 
     def _ids_until(self, baseline: int) -> set[DocumentId]:
         """Return the ids of originals that were there before the session."""
@@ -221,7 +227,17 @@ class StateFile:
 
     def _insert(self, table: str, value: bytes) -> None:
         self._place += 1
-        self._database.execute(f"INSERT INTO {table} VALUES (?, ?)", [self._place, value])  # noqa: S608
+        self._write(table, self._place, value)
+
+    def _write(self, table: str, place: int, value: bytes) -> None:
+        self._seal.add(table, [(place, value)])
+        self._database.execute(f"INSERT INTO {table} VALUES (?, ?)", [place, value])  # noqa: S608
+
+    def _remove(self, rows: str, place: int) -> None:
+        """Remove rows of a table, both named as in SQL."""
+        gone = self._database.execute(f"SELECT * FROM {rows}", [place])  # noqa: S608
+        self._seal.remove(rows.partition(" ")[0], gone)
+        self._database.execute(f"DELETE FROM {rows}", [place])  # noqa: S608
 
     def _advance(self, watermark: float) -> None:
         if watermark > self.watermark:
@@ -230,42 +246,92 @@ class StateFile:
 
     def _write_session(self) -> None:
         if self._session is None:
+            self._meta.pop("session", None)
             self._database.execute("DELETE FROM meta WHERE name = 'session'")
         else:
             self._write_meta("session", msgspec.json.encode(self._session).decode())
 
     def _write_meta(self, name: str, value: str) -> None:
+        self._meta[name] = value
         self._database.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", [name, value])
 
-    def _stored(self) -> dict[str, str]:
-        """Return what the file tells of itself."""
-        self._is_new()
-        return dict(self._database.execute("SELECT name, value FROM meta").fetchall())
+    def _open(self, configuration: str, described: str, *, writes: bool) -> None:
+        """See that the file is what it should be, and read what it tells of itself."""
+        if self.path.is_file() and not self.path.stat().st_size:
+            # SQLite would take it for new, and everything that was in it would be too.
+            msg = f"{self.path} is empty: it lost what it held. Remove it to begin a new one."
+            raise StateError(msg)
+        if writes:
+            self._lock()
+        self._meta = self._stored()
+        self._check(self._meta, configuration, described)
+        self._check_seal()
+        if writes and SEAL not in self._meta:
+            with self._transaction():
+                self._write_meta("format", _FORMAT)
+        self._read(self._meta)
 
-    def _open(self, configuration: str, described: str) -> dict[str, str]:
-        """Lock the file; return what it tells of itself, which a new one is told first."""
+    def _stored(self) -> dict[str, str]:
+        """Return what the file tells of itself; leave the database of another program alone."""
+        names = "SELECT name FROM sqlite_master WHERE type = 'table'"
+        tables = {name for (name,) in self._database.execute(names)}
+        if not {"meta", "originals"} <= tables:
+            msg = f"{self.path} is not a state file but another database. Use a new --state file."
+            raise StateError(msg)
+        meta = self._database.execute("SELECT name, value FROM meta").fetchall()
+        return msgspec.convert(dict(meta), dict[str, str])
+
+    def _make(self, configuration: str, described: str) -> None:
+        """Make a new file, which appears whole: one without a byte is always one that lost them."""
+        place = Path(os.path.realpath(self.path))
+        if place.exists() or place.is_symlink():  # a link that leads nowhere but to itself
+            return
+        meta = {"format": _FORMAT, "configuration": configuration, "settings": described}
+        meta[SEAL] = Seal().over(meta)
+        with closing(sqlite3.connect(":memory:", isolation_level=None)) as made:
+            made.execute("PRAGMA auto_vacuum = INCREMENTAL")
+            made.executescript(_SCHEMA)
+            made.executemany("INSERT INTO meta VALUES (?, ?)", meta.items())
+            content = made.serialize()
+        partial = place.with_name(f"{place.name}.{os.getpid()}.partial")
+        try:
+            with partial.open("wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            partial.replace(place)
+        finally:
+            partial.unlink(missing_ok=True)
+
+    def _lock(self) -> None:
+        """Lock the file and see that it has all tables."""
         execute = self._database.execute
+        self._stored()
         execute("PRAGMA locking_mode = EXCLUSIVE")
-        if self._is_new():
-            execute("PRAGMA auto_vacuum = INCREMENTAL")
         execute("PRAGMA journal_mode = WAL")
         execute("PRAGMA synchronous = NORMAL")
         execute("PRAGMA secure_delete = ON")  # what was forgotten must not stand in free pages
-        with self._transaction():
-            for statement in _SCHEMA.split(";"):
-                execute(statement)
-            meta = dict(execute("SELECT name, value FROM meta").fetchall())
-            if not meta:
-                meta = {
-                    "format": _FORMAT,
-                    "configuration": configuration,
-                    "settings": described,
-                }
-                self._database.executemany("INSERT INTO meta VALUES (?, ?)", meta.items())
-        return meta
+        execute("BEGIN IMMEDIATE")
+        for statement in _SCHEMA.split(";"):
+            execute(statement)
+        execute("COMMIT")
+
+    def _check_seal(self) -> None:
+        """See that everything is as it was written."""
+        for table in ("originals", "changes")[: 1 + self._has_changes()]:
+            self._seal.add(table, self._database.execute(f"SELECT * FROM {table}"))  # noqa: S608
+        unsealed = SEAL not in self._meta and self._meta.get("format") == _UNSEALED
+        if self._meta.keys() - _TOLD or not (
+            unsealed or self._meta.get(SEAL) == self._seal.over(self._meta)
+        ):
+            msg = (
+                f"{self.path} is damaged: what it holds is not what was written to it. Put a copy "
+                "in its place, or remove it to begin a new one."
+            )
+            raise StateError(msg)
 
     def _check(self, meta: dict[str, str], configuration: str, described: str) -> None:
-        if meta.get("format") != _FORMAT:
+        if meta.get("format") not in {_FORMAT, _UNSEALED}:
             msg = (
                 f"{self.path} was made by another version of stream-dedup. Use a new --state file."
             )
@@ -295,22 +361,16 @@ class StateFile:
         query = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'changes'"
         return self._database.execute(query).fetchone() is not None
 
-    def _is_new(self) -> bool:
-        """Say whether there is nothing yet; leave the database of another program as it is."""
-        names = "SELECT name FROM sqlite_master WHERE type = 'table'"
-        tables = {name for (name,) in self._database.execute(names)}
-        if tables and not {"meta", "originals"} <= tables:
-            msg = f"{self.path} is not a state file but another database. Use a new --state file."
-            raise StateError(msg)
-        return not tables
-
     @contextmanager
     def _transaction(self) -> Iterator[None]:
         with self._errors():
+            meta, rows = dict(self._meta), self._seal.rows
             self._database.execute("BEGIN IMMEDIATE")
             try:
                 yield
+                self._write_meta(SEAL, self._seal.over(self._meta))
             except BaseException:
+                self._meta, self._seal = meta, Seal(rows)
                 self._database.execute("ROLLBACK")
                 raise
             self._database.execute("COMMIT")
@@ -320,7 +380,7 @@ class StateFile:
         """Turn what can go wrong with the file into a sentence."""
         try:
             yield
-        except (sqlite3.Error, msgspec.MsgspecError, ValueError) as error:
+        except (sqlite3.Error, msgspec.MsgspecError, ValueError, OSError) as error:
             raise StateError(self._sentence(error)) from error
 
     def _sentence(self, error: Exception) -> str:

@@ -7,23 +7,20 @@ rows are grouped by partition, sent in one pipeline, and the replies handed back
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from importlib.resources import files
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from redis.exceptions import NoPermissionError
 
 from stream_dedup.errors import ConfigurationMismatch, ServiceError
 from stream_dedup.index.connection import Client, reporting_errors, target_of
-from stream_dedup.index.description import sentence
+from stream_dedup.index.description import Described, mismatch
 from stream_dedup.index.expiry import NEVER
+from stream_dedup.index.failures import Kind, count
+from stream_dedup.index.functions import CLAIMS
 from stream_dedup.index.keys import Layout, Places
 from stream_dedup.index.registrations import Registrations, packed
 from stream_dedup.settings import Settings
-
-#: Name of the function library, version included; lua/claims.lua begins with the same.
-LIBRARY = "stream_dedup_1"
 
 #: Rows in one function call, which blocks the server: about 4 ms of probes.
 _ROWS = 2048
@@ -55,6 +52,8 @@ class RedisStore:
         #: Originals in each partition, as of the last commit that this process made there.
         self.originals: dict[int, int] = {}
         self.wait_ms = int(settings.wait_timeout * 1000)
+        #: Called after each round of calls that was carried out: a batch may take many.
+        self.progress: Callable[[], None] = lambda: None
         width = f"S{layout.suffix_width}"
         self.probe_row = np.dtype(
             [("suffix", width), ("score", "S16"), ("claim", ">u8"), ("mode", "u1")]
@@ -93,15 +92,16 @@ class RedisStore:
         """
         layout = self.layout.describe()
         with reporting_errors():
-            self._load_library()
+            CLAIMS.load(self.client)
             stands = self._ask("enter", configuration, layout)
             stored = [value.decode() for value in stands[:2]]
             if stored == [configuration, layout]:
                 self.client.hsetnx(self.layout.index_key, "settings", described)
                 return int(stands[2]), float(stands[3])
             settings: Any = self.client.hget(self.layout.index_key, "settings")
-        differing = sentence(settings.decode() if settings else None, described)
-        raise ConfigurationMismatch(self._mismatch(stored, [configuration, layout], differing))
+        built = Described(stored[0], stored[1], settings.decode() if settings else None)
+        now = Described(configuration, layout, described)
+        raise ConfigurationMismatch(mismatch(self.layout.namespace, built, now))
 
     def advance(self, watermark: float | None = None) -> tuple[float, float]:
         """Move the watermark forward, or only ask for it.
@@ -134,24 +134,8 @@ class RedisStore:
 
     def _ask(self, function: str, *arguments: str | int) -> Any:
         """Call a function on the index's own key."""
-        name = f"{LIBRARY}_{function}"
+        name = f"{CLAIMS.name}_{function}"
         return self.client.fcall(name, 1, self.layout.index_key, *arguments)
-
-    def _load_library(self) -> None:
-        code = files("stream_dedup.index").joinpath("lua/claims.lua").read_text()
-        try:
-            self.client.function_load(code, replace=True)
-        except NoPermissionError:
-            # A user that may only call functions: another has loaded them, or the call will say so.
-            return
-
-    def _mismatch(self, stored: Sequence[str], now: Sequence[str], differing: str) -> str:
-        return (
-            f"The index {self.layout.namespace!r} in Redis was built with other settings "
-            f"(configuration {stored[0]}, layout {stored[1]}; now configuration {now[0]}, layout "
-            f"{now[1]}).{differing} Start with the settings it was built with, or build an index "
-            f"with the new ones under another redis_namespace: stream-dedup rebuild."
-        )
 
 
 class Found:
@@ -300,7 +284,7 @@ class Round:
         every = places.suffixes.shape[1]
         arguments = [min(PAGE, self._store.limit), self._layout.suffix_width, tables, every]
         if compared:
-            arguments += [self._layout.buckets, *compared]
+            arguments += [self._layout.buckets, *compared, 1]
         rows = packed(places, claims, self._layout.record_places(claims)[1], records, known)
         size = max(1, _ROWS // tables)
         for start in range(0, len(rows), size):
@@ -407,6 +391,7 @@ class Round:
             replies = self._pipeline.execute()
         for receive, reply in zip(self._receivers, replies, strict=True):
             receive(reply)
+        self._store.progress()
 
     def _wait_for_replicas(self) -> None:
         """Let each node say last, on the connection that wrote, how many replicas have it."""
@@ -414,6 +399,7 @@ class Round:
 
         def check(acknowledged: Any) -> None:
             if acknowledged < wanted:
+                count(Kind.REPLICAS)
                 msg = (
                     f"Only {acknowledged} of {wanted} replicas have a write after "
                     f"{self._store.wait_ms} ms. Check the replicas, or lower wait_replicas."
@@ -426,8 +412,9 @@ class Round:
 
     def _registration_taker(self, found: Registrations, start: int) -> Callable[[Any], None]:
         def take(reply: Any) -> None:
-            fates, packed, self._store.originals[0] = reply
+            fates, packed, self._store.originals[0], *ruled_out = reply
             found.take(start, fates, packed)
+            found.ruled_out += sum(ruled_out)
 
         return take
 
@@ -457,7 +444,7 @@ class Round:
         # another node of a Cluster, its keys are on both; a call that named no key, or one, would
         # be served there and see only some. One that names two missing keys is told to try again.
         keys = (key, f"{key}-")
-        name = f"{LIBRARY}_{function}"
+        name = f"{CLAIMS.name}_{function}"
         options = target_of(self._store.client, key)
         self._pipeline.execute_command(
             self._command, name, len(keys), *keys, rows, *arguments, **options

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Annotated, Any
@@ -24,6 +23,7 @@ from stream_dedup.serve.models import Answers, GroupState, QueryBatch, QueryBody
 from stream_dedup.serve.problems import MEDIA_TYPE, described, handle_problems
 from stream_dedup.serve.source import Source
 from stream_dedup.settings import Settings
+from stream_dedup.tokens import admits
 from stream_dedup.types import Document
 
 #: Requests as large as may be that can wait at a time.
@@ -67,7 +67,7 @@ def make_app(
         redoc_url=None,
     )
     app.include_router(_queries(service, token))
-    app.include_router(_operations(service))
+    app.include_router(_operations(service, token))
     handle_problems(app)
     app.add_middleware(BodyLimit, most=settings.serve_bytes)
     app.add_middleware(Measured)
@@ -119,15 +119,20 @@ class _Service:
             await self._lane.ask([Question(Document("", "Is the index ready?"))])
 
 
-def _queries(service: _Service, token: str) -> APIRouter:
+def _guarded_by(token: str) -> Any:
+    """Return the dependency that answers 401 to requests without the token."""
+
     def check_token(
         given: Annotated[HTTPAuthorizationCredentials | None, Security(_bearer)],
     ) -> None:
-        sent = given.credentials if given else ""
-        if token and not secrets.compare_digest(sent.encode(), token.encode()):
+        if not admits(token, f"{given.scheme} {given.credentials}" if given else ""):
             raise HTTPException(401)
 
-    router = APIRouter(prefix="/v1", dependencies=[Depends(check_token)], tags=["query"])
+    return Depends(check_token)
+
+
+def _queries(service: _Service, token: str) -> APIRouter:
+    router = APIRouter(prefix="/v1", dependencies=[_guarded_by(token)], tags=["query"])
 
     @router.post(
         "/query",
@@ -178,7 +183,7 @@ def _queries(service: _Service, token: str) -> APIRouter:
     return router
 
 
-def _operations(service: _Service) -> APIRouter:
+def _operations(service: _Service, token: str) -> APIRouter:
     router = APIRouter(tags=["operation"], default_response_class=PlainTextResponse)
 
     @router.get("/healthz", operation_id="healthz", summary="Does the server run?")
@@ -194,7 +199,13 @@ def _operations(service: _Service) -> APIRouter:
         await service.try_out()
         return "ok\n"
 
-    @router.get("/metrics", operation_id="metrics", summary="What is counted")
+    @router.get(
+        "/metrics",
+        operation_id="metrics",
+        summary="What is counted",
+        responses=described(401),
+        dependencies=[_guarded_by(token)],
+    )
     async def metrics_() -> Response:
         """Return the metrics of this process for Prometheus."""
         return Response(

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
 from stream_dedup.errors import ServiceError
+from stream_dedup.outage import Outage
 from stream_dedup.serve.source import PAUSE
 
 log = logging.getLogger(__name__)
@@ -32,6 +33,7 @@ class Groups:
         """Look groups up by what ``connect`` opens when it is needed."""
         self._connect = connect
         self._view: View | None = None
+        self._outage = Outage(log, "Redis, asked for groups,")
         self._failure = ""
         self._failed_at = float("-inf")
         self._thread = ThreadPoolExecutor(1, "groups")
@@ -57,8 +59,10 @@ class Groups:
         try:
             if self._view is None:
                 self._view = self._connect()
-            return self._view.look_up(duplicate_id)
+            found = self._view.look_up(duplicate_id)
         except ServiceError as error:
             self._failure, self._failed_at = str(error), time.monotonic()
-            log.warning("groups cannot be looked up: %s", error)
+            self._outage.failed(error)
             raise
+        self._outage.ended()
+        return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from pydantic import (
+    AfterValidator,
     AwareDatetime,
     BaseModel,
     ConfigDict,
@@ -23,13 +24,26 @@ from stream_dedup.types import Document, DocumentId, Status
 _EXAMPLE: JsonDict = {"text": "The ferry leaves at nine in the morning, and at noon if it is full."}
 
 
+def _whole(text: str) -> str:
+    """Refuse a lone surrogate, which no answer could repeat, as messages with one are."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        msg = "a lone surrogate is not text"
+        raise ValueError(msg) from None
+    return text
+
+
+_Text = Annotated[StrictStr, AfterValidator(_whole)]
+
+
 class QueryDocument(BaseModel):
     """A document that is asked about."""
 
     model_config = ConfigDict(extra="forbid")
 
-    text: StrictStr = Field(description="The text.", examples=["Is this known?"])
-    id: StrictStr | StrictInt | None = Field(
+    text: _Text = Field(description="The text.", examples=["Is this known?"])
+    id: _Text | StrictInt | None = Field(
         None, description="What the answer is to be known by; it does not matter otherwise."
     )
     time: AwareDatetime | None = Field(
@@ -37,7 +51,7 @@ class QueryDocument(BaseModel):
         description="Its event time, RFC 3339 or seconds since the epoch. It matters only where a "
         "window is set; without it the text is asked about as of now.",
     )
-    origin: StrictStr = Field(
+    origin: _Text = Field(
         "", description="What it comes from; it matters only to boilerplate that is cleaned away."
     )
 

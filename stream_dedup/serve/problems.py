@@ -15,6 +15,7 @@ from starlette.exceptions import HTTPException
 from stream_dedup.errors import ServiceError
 from stream_dedup.serve.lane import Busy
 from stream_dedup.serve.models import KINDS
+from stream_dedup.tokens import CHALLENGE
 
 log = logging.getLogger(__name__)
 
@@ -84,7 +85,7 @@ def respond(
     if status == 503:
         more["Retry-After"] = RETRY_AFTER
     if status == 401:
-        more["WWW-Authenticate"] = "Bearer"
+        more["WWW-Authenticate"] = CHALLENGE
     return Response(content, status, more, MEDIA_TYPE)
 
 
@@ -130,4 +131,5 @@ def handle_problems(app: FastAPI) -> None:
 
 def _place(location: Sequence[str | int]) -> str:
     """Name a field as a client knows it: without the kind of body that it was taken for."""
-    return ".".join(str(part) for part in location if part not in KINDS)
+    name = ".".join(str(part) for part in location if part not in KINDS)
+    return name.encode("utf-8", "backslashreplace").decode()  # a lone surrogate cannot be written

@@ -6,8 +6,10 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 
+from stream_dedup import __version__, metrics
 from stream_dedup.errors import ServiceError, StreamDedupError
 from stream_dedup.index.base import LookUp
+from stream_dedup.outage import Outage
 from stream_dedup.query import Answer, Query, Question
 from stream_dedup.settings import Settings
 
@@ -24,6 +26,7 @@ class Source:
         self._settings = settings
         self._open_index = open_index
         self._query: Query | None = None
+        self._outage = Outage(log, "the index")
         self._failure = ""
         self._failed_at = float("-inf")
 
@@ -35,7 +38,11 @@ class Source:
         """
         if self._query is None:
             self._query = Query(self._settings, self._open_index())
-            log.info("asks an index of configuration %s", self._query.configuration)
+            metrics.build_info.labels(__version__, self._query.configuration).set(1)
+            log.info(
+                "asks an index of configuration %(configuration)s",
+                {"configuration": self._query.configuration},
+            )
 
     def ask(self, questions: Sequence[Question]) -> list[Answer]:
         """Answer questions.
@@ -47,12 +54,14 @@ class Source:
             raise ServiceError(self._failure)
         try:
             self.open()
-            return self._opened().ask(questions)
+            answers = self._opened().ask(questions)
         except StreamDedupError as error:
             self.close()
             self._failure, self._failed_at = str(error), time.monotonic()
-            log.warning("the index cannot be asked: %s", error)
+            self._outage.failed(error)
             raise ServiceError(self._failure) from error
+        self._outage.ended()
+        return answers
 
     def close(self) -> None:
         """Release the index; it is opened again when it is needed."""

@@ -8,6 +8,7 @@ from stream_dedup.groups import Member, encode
 from stream_dedup.stream.messages import (
     ANNOTATION_HEADERS,
     DEAD_LETTER_HEADERS,
+    HEADER_REPLAYS,
     HEADER_SOURCE,
     MAX_ID_CHARACTERS,
     TRUNCATED_BYTES,
@@ -20,6 +21,9 @@ from stream_dedup.stream.messages import (
 )
 from stream_dedup.stream.transport import Output, Record
 from stream_dedup.types import Decision, Document
+
+#: Digits of the largest count and of the largest offset that Kafka has.
+_COUNT_BYTES = 19
 
 
 def source_of(record: Record) -> str:
@@ -56,9 +60,9 @@ def tombstone(topic: str, record: Record) -> Output:
 
 
 def dead_letter(topic: str, record: Record, poison: Poison) -> Output:
-    """Answer a record that cannot be decided: as it came, cut if it is too large, and why."""
+    """Answer a record that cannot be decided: as far as it came, cut if too large, and why."""
     key, value, headers = record.key, record.value, _kept(record.headers, DEAD_LETTER_HEADERS)
-    truncated = []
+    truncated = list(poison.lost)
     if poison.reason in {Reason.TOO_LARGE, Reason.REFUSED}:
         if value is not None and len(value) > TRUNCATED_BYTES:
             value = value[:TRUNCATED_BYTES]
@@ -69,13 +73,41 @@ def dead_letter(topic: str, record: Record, poison: Poison) -> Output:
         if sum(len(name) + len(content) for name, content in headers) > TRUNCATED_BYTES:
             headers = []
             truncated.append("headers")
-    headers += dead_letter_headers(poison, record.topic, record.partition, record.offset, truncated)
+    place = (record.topic, record.partition, record.offset)
+    headers += dead_letter_headers(poison, *place, truncated, replays=replays_of(record.headers))
     # A refusal may be about the time stamp, so such a letter gets a new one.
     timestamp = None if poison.reason is Reason.REFUSED else record.timestamp
     if value is None and key is None:
         # The client sends no message that has neither; the reason says that it was a tombstone.
         value = b""
     return Output(topic, record, value, headers, key, timestamp)
+
+
+def replayed(topic: str, letter: Record, source: Record) -> Output:
+    """Give a dead letter back as the message that it was, which is counted in a header.
+
+    Args:
+        topic: where to.
+        letter: the dead letter.
+        source: the message that it was, for its place.
+    """
+    headers = _kept(letter.headers, DEAD_LETTER_HEADERS)
+    headers.append((HEADER_REPLAYS, str(replays_of(letter.headers) + 1).encode()))
+    timestamp = letter.timestamp if letter.timestamp >= 0 else None
+    return Output(topic, source, letter.value, headers, letter.key, timestamp)
+
+
+def replays_of(headers: Sequence[tuple[str, bytes | None]]) -> int:
+    """Return how often a message was replayed; what is no count is none."""
+    counts = (read_count(value) for name, value in headers if name == HEADER_REPLAYS)
+    return max((count for count in counts if count is not None), default=0)
+
+
+def read_count(value: bytes | None) -> int | None:
+    """Read a number that is written in digits; None for anything else."""
+    if value is None or len(value) > _COUNT_BYTES or not value.isdigit():
+        return None
+    return int(value)
 
 
 def fallback_id(key: bytes | None, source: str) -> str:

@@ -30,6 +30,7 @@ def open_transport(
     *,
     beat: Callable[[], None] = lambda: None,
     on_assigned: Callable[[int], None] = lambda _partitions: None,
+    stopping: Callable[[], bool] = lambda: False,
 ) -> Transport:
     """Open the transport that the settings name; only its client is loaded.
 
@@ -38,6 +39,7 @@ def open_transport(
         transactional_id: the same for every life of one worker process, and of no other.
         beat: called whenever there was progress.
         on_assigned: called with the number of partitions after each rebalance.
+        stopping: tells whether to end; then nothing is waited for any more.
 
     Raises:
         SettingsError: its client is not installed.
@@ -47,7 +49,11 @@ def open_transport(
     if settings.transport == "confluent":
         from stream_dedup.stream.confluent import ConfluentTransport  # noqa: PLC0415 - optional
 
-        return ConfluentTransport(settings, transactional_id, beat=beat, on_assigned=on_assigned)
+        return ConfluentTransport(
+            settings, transactional_id, beat=beat, on_assigned=on_assigned, stopping=stopping
+        )
     from stream_dedup.stream.kafka import KafkaTransport  # noqa: PLC0415 - the other is not loaded
 
-    return KafkaTransport(settings, transactional_id, beat=beat, on_assigned=on_assigned)
+    return KafkaTransport(
+        settings, transactional_id, beat=beat, on_assigned=on_assigned, stopping=stopping
+    )

@@ -6,12 +6,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from typing import Any
 
-from kafka import KafkaConsumer, TopicPartition  # type: ignore[import-untyped]
+from kafka import TopicPartition  # type: ignore[import-untyped]
 from kafka.errors import KafkaError  # type: ignore[import-untyped]
 
 from stream_dedup.errors import ServiceError
 from stream_dedup.settings import Settings
+from stream_dedup.stream.kafka_clients import open_reader
 from stream_dedup.stream.kafka_limits import OPEN_TIMEOUT_MS, describe
+from stream_dedup.stream.kafka_trouble import kafka_trouble
 from stream_dedup.stream.transport import Record
 
 _POLL_MS = 500
@@ -40,13 +42,13 @@ def read_all(
         ends = {place: end for place, end in _ends(settings, topic).items() if end}
         if not ends:
             return
-        with closing(_consumer(settings, "read_committed")) as consumer:
+        with closing(open_reader(settings, "read_committed")) as consumer:
             consumer.assign(list(ends))
             while any(consumer.position(place) < end for place, end in ends.items()):
                 yield from consumer.poll(_POLL_MS, max_records=_RECORDS).values()
                 beat()
     except KafkaError as error:
-        msg = (
+        msg = kafka_trouble(settings, error) or (
             f"The topic {topic} at {settings.kafka_bootstrap} cannot be read: {describe(error)}. "
             "Check the brokers and the name of the topic."
         )
@@ -55,22 +57,10 @@ def read_all(
 
 def _ends(settings: Settings, topic: str) -> dict[Any, int]:
     """Return where each partition ends; to a reader of committed records it ends before that."""
-    with closing(_consumer(settings, "read_uncommitted")) as consumer:
+    with closing(open_reader(settings, "read_uncommitted")) as consumer:
         places = [TopicPartition(topic, n) for n in consumer.partitions_for_topic(topic) or ()]
         if not places:
             msg = f"The topic {topic} does not exist. Create it, or correct groups_topic."
             raise ServiceError(msg)
         ends: dict[Any, int] = consumer.end_offsets(places, timeout_ms=OPEN_TIMEOUT_MS)
         return ends
-
-
-def _consumer(settings: Settings, isolation_level: str) -> Any:
-    return KafkaConsumer(
-        bootstrap_servers=settings.kafka_bootstrap.split(","),
-        bootstrap_timeout_ms=OPEN_TIMEOUT_MS,
-        group_id=None,
-        isolation_level=isolation_level,
-        auto_offset_reset="earliest",
-        allow_auto_create_topics=False,
-        metrics_enabled=False,
-    )

@@ -9,33 +9,62 @@ traps that such clients have:
 - *Commits that only seem to succeed*: a record that did not arrive fails the transaction inside the
   client already. It is not left to that: offsets are sent when all records have been reported, and
   none with an error.
-- *Waits without a timeout*: every call here has one but ``close`` of the consumer, at the end.
-- *Decompression bombs*: zstd unpacks to ``RECEIVE_MAX_BYTES`` at most, beyond that the batch cannot
-  be read. LZ4, gzip and Snappy have no limit (255, 1,030 and 20 times what was fetched); the memory
-  limit of the process is the bound.
+- *Waits without a timeout*: every call here has one. That of sending offsets is not kept, and
+  ``close`` of the consumer has none, so that bounds are put around these (``bounded``). A broker
+  that was away is the cause of the first; after that the producer is replaced beforehand.
+- *Decompression bombs*: zstd unpacks to ``RECEIVE_MAX_BYTES`` at most; a batch beyond that is read
+  by kafka-python, which tells why it cannot be had. LZ4, gzip and Snappy have no limit (250, 1,030
+  and 21 times what was fetched), and none can be put there; the memory limit of the process is the
+  bound.
 - *Damaged batches are left out*, with an error in their place, and reading goes on behind them.
   Such an error ends this process here, before the offset can move past it.
+- *Headers whose name is not UTF-8* raise an error, and are broken objects after that: they are
+  asked for once, and the record goes without.
 """
 
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Mapping, Sequence
+from operator import methodcaller
 from typing import Any, ClassVar, NamedTuple
 
-from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    OFFSET_END,
+    KafkaError,
+    KafkaException,
+    TopicPartition,
+)
 
 from stream_dedup.settings import Settings
+from stream_dedup.stream.bounded import OverdueError, bounded, leave_behind
 from stream_dedup.stream.confluent_clients import OPEN_TIMEOUT, open_consumer
 from stream_dedup.stream.confluent_publish import Outbox
-from stream_dedup.stream.kafka_limits import PRODUCE_BATCH_BYTES, describe
-from stream_dedup.stream.transactional import Transactional
+from stream_dedup.stream.damaged import Damaged
+from stream_dedup.stream.filling import Filling
+from stream_dedup.stream.kafka_limits import (
+    CLOSE_TIMEOUT,
+    OVERTIME,
+    PRODUCE_BATCH_BYTES,
+    describe,
+    sending_timeout,
+)
+from stream_dedup.stream.messages import Reason
+from stream_dedup.stream.transactional import Transactional, log_partitions
 from stream_dedup.stream.transport import Output, Partition, PublishError, Record
 
 log = logging.getLogger(__name__)
 
+#: The lag is told without a broker that takes longer, s; polling finds out what is wrong with it.
+_LAG_TIMEOUT = 1.0
+#: Time without a place in the group, s, after which a client is no longer trusted to find one:
+#: twice a session. A group that settles for longer than that only sees another member come and go.
+_JOIN_SECONDS = 20.0
 #: Least to which batches are cut for a topic that takes none of the usual size.
 _LEAST_BATCH_BYTES = 10_000
+_MISNAMED = "The name of a header is not UTF-8; this client reads no headers then."
 
 #: What a producer hears when there is another with its id, or when its transaction timed out.
 _FENCED = frozenset(
@@ -59,6 +88,10 @@ _PASSING = frozenset(
     }
 )
 
+#: Called so, because the interpreter looks for errors that its shortcut to a method passes over:
+#: the client sets one and returns something all the same, and it would come up anywhere later.
+_headers_of = methodcaller("headers")
+
 
 class InputRecord(NamedTuple):
     """One input message, read out of the client's."""
@@ -72,6 +105,28 @@ class InputRecord(NamedTuple):
     headers: Sequence[tuple[str, bytes | None]]
 
 
+def _read(messages: Sequence[Any]) -> list[Record]:
+    """Read messages out of the client's."""
+    records: list[Record] = []
+    for message in messages:
+        try:
+            headers = _headers_of(message) or ()
+        except (SystemError, UnicodeDecodeError):
+            headers = Damaged((), Reason.BAD_HEADER, _MISNAMED, ("headers",))
+        records.append(
+            InputRecord(
+                message.topic(),
+                message.partition(),
+                message.offset(),
+                message.timestamp()[1],
+                message.key(),
+                message.value(),
+                headers,
+            )
+        )
+    return records
+
+
 class ConfluentTransport(Transactional):
     """Reads the input topic as a member of the group and publishes transactionally.
 
@@ -80,6 +135,7 @@ class ConfluentTransport(Transactional):
         transactional_id: see ``Transactional``.
         beat: see there.
         on_assigned: called with the number of partitions after each rebalance.
+        stopping: see there.
 
     Raises:
         ServiceError: no broker answers, or it refuses this producer.
@@ -94,8 +150,9 @@ class ConfluentTransport(Transactional):
         *,
         beat: Callable[[], None] = lambda: None,
         on_assigned: Callable[[int], None] = lambda _partitions: None,
+        stopping: Callable[[], bool] = lambda: False,
     ) -> None:
-        super().__init__(settings, transactional_id, beat)
+        super().__init__(settings, transactional_id, beat, stopping)
         self._on_assigned = on_assigned
         self._batch_bytes = PRODUCE_BATCH_BYTES
         #: Whether a record was named as refused since records are sent one by one.
@@ -104,42 +161,35 @@ class ConfluentTransport(Transactional):
         self._offsets: dict[Partition, int] = {}
         #: Offset at which a partition was found to end.
         self._ends: dict[Partition, int] = {}
+        #: Offsets of batches just met that the client cannot unpack.
+        self._packed: dict[Partition, int] = {}
         self._membership: Any = None
+        #: How often partitions were given up.
+        self._losses = 0
         self._outbox: Outbox | None = None
-        self._consumer: Any = open_consumer(settings, transactional_id)
-        self._consumer.subscribe(
-            [settings.input_topic],
-            on_assign=self._assigned,
-            on_revoke=self._revoked,
-            on_lost=self._revoked,
-        )
+        self._consumer: Any = None
+        self._join()
         beat()
         try:
             self._open_producer()
-        except KafkaException as error:
+        except (KafkaException, OverdueError) as error:
             self.close()
             raise self._unusable(error) from error
 
     def poll(self) -> Sequence[Record]:
         """Return the next records; see ``Transport.poll``."""
+        records: list[Record]
+        if self._membership is None and time.monotonic() > self._impatient:
+            self._join_anew()
+        losses = self._losses
         try:
-            records = [
-                InputRecord(
-                    message.topic(),
-                    message.partition(),
-                    message.offset(),
-                    message.timestamp()[1],
-                    message.key(),
-                    message.value(),
-                    message.headers() or (),
-                )
-                for message in self._consume()
-            ]
+            records = self._consume()
+            if self._packed:
+                records = self._read_packed(records)
         except Exception as error:
-            # A header's name that is not UTF-8 is such a case, too.
             raise self._unreadable(error) from error
-        self._offsets = {(record[0], record[1]): record[2] + 1 for record in records}
-        if records and self._membership is None:
+        self._offsets = {(one.topic, one.partition): one.offset + 1 for one in records}
+        if records and (self._membership is None or self._losses != losses):
             self._return_batch()
             return ()
         return records
@@ -156,7 +206,9 @@ class ConfluentTransport(Transactional):
             # Refused together, taken one by one: the topic takes smaller batches than usual. The
             # client does not split them, so that the next producer makes smaller ones.
             self._batch_bytes //= 2
-            log.warning("batches are cut to %d bytes from now on", self._batch_bytes)
+            log.warning(
+                "batches are cut to %(bytes)d bytes from now on", {"bytes": self._batch_bytes}
+            )
             self._drop_producer()
         self._named = False
 
@@ -164,41 +216,91 @@ class ConfluentTransport(Transactional):
         """Return the unread records of each partition held now."""
         lags = {}
         try:
-            for held in self._consumer.position(self._consumer.assignment()):
-                partition = (held.topic, held.partition)
-                position = max(held.offset, self._ends.get(partition, -1))
-                _, end = self._consumer.get_watermark_offsets(held, cached=True)
-                if position >= 0 and end >= 0:
-                    lags[partition] = max(0, end - position)
+            # Asked of the broker: what the last fetch said may be old by seconds, and far too
+            # little, while a worker works off what was fetched.
+            held = self._consumer.assignment()
+            latest = [TopicPartition(one.topic, one.partition, OFFSET_END) for one in held]
+            found = self._consumer.offsets_for_times(latest, _LAG_TIMEOUT) if held else []
+            ends = {(one.topic, one.partition): one.offset for one in found if not one.error}
+            for one in self._consumer.position(held):
+                partition = (one.topic, one.partition)
+                position = max(one.offset, self._ends.get(partition, -1))
+                if position >= 0 and partition in ends:
+                    lags[partition] = max(0, ends[partition] - position)
         except KafkaException as error:
             # Not worth an end: it is asked again in a second.
-            log.debug("the lag cannot be told: %s", describe(error))
+            log.debug("the lag cannot be told: %(cause)s", {"cause": describe(error)})
         return lags
 
     def joined(self) -> bool:
         """Tell whether the group has settled with this worker in it."""
         return self._membership is not None
 
+    def stay(self) -> None:
+        """Keep the place in the group; see ``Transport.stay``."""
+        # To ask for no message counts as a poll, and neither serves a rebalance nor hands out any.
+        self._consumer.consume(0, 0)
+
     def close(self) -> None:
         """Leave the group at once, so that others need not wait for the session to end."""
         self._drop_producer()
-        self._consumer.close()
+        try:
+            bounded("close", self._consumer.close, CLOSE_TIMEOUT, lambda: False)
+        except OverdueError:
+            log.warning("the group was not left in time, and will notice it by itself")
 
-    def _consume(self) -> list[Any]:
-        """Return up to a batch of messages, and deal with what stands in the place of some."""
-        most = self._settings.batch_documents
-        messages: list[Any] = self._consumer.consume(most, 0)
-        if not messages:
-            # To wait for a whole batch would hold up the first of it.
-            messages = self._consumer.consume(1, self._settings.batch_wait)
-            if messages and most > 1:
-                messages += self._consumer.consume(most - 1, 0)
+    def _join(self) -> None:
+        self._impatient = time.monotonic() + _JOIN_SECONDS
+        self._consumer = open_consumer(self._settings, self._transactional_id)
+        self._consumer.subscribe(
+            [self._settings.input_topic],
+            on_assign=self._assigned,
+            on_revoke=self._revoked,
+            on_lost=self._revoked,
+        )
+
+    def _join_anew(self) -> None:
+        """Replace a consumer that finds no place in the group although there are brokers.
+
+        After a broker was away the client may look for the group at what it was before, for ever.
+        """
+        self._impatient = time.monotonic() + _JOIN_SECONDS
+        try:
+            self._consumer.list_topics(self._settings.input_topic, _LAG_TIMEOUT)
+        except KafkaException as error:
+            self._outage.failed(describe(error))
+            return
+        log.warning(
+            "no place in the group for %(seconds).0f s; joining it anew", {"seconds": _JOIN_SECONDS}
+        )
+        leave_behind("close", self._consumer.close)
+        self._join()
+
+    def _consume(self) -> list[Record]:
+        """Return up to a batch of records, and deal with what stands in the place of some."""
+        filling = Filling(self._settings)
+        found: list[Record] = []
+        # To wait for more than one would hold up the first of a batch.
+        messages = self._consumer.consume(filling.wanted(), 0) or self._consumer.consume(
+            1, self._settings.batch_wait
+        )
+        while messages:
+            records = self._records(messages)
+            filling.add(records)
+            found += records
+            wanted = filling.wanted()
+            messages = self._consumer.consume(wanted, 0) if wanted else []
+        if found:
+            self._outage.ended()
+        return found
+
+    def _records(self, messages: Sequence[Any]) -> list[Record]:
         good = [message for message in messages if message.error() is None]
         if len(good) < len(messages):
             for message in messages:
                 if message.error() is not None:
                     self._note(message)
-        return good
+        return _read(good)
 
     def _note(self, message: Any) -> None:
         """Deal with an error in the place of a message."""
@@ -206,20 +308,43 @@ class ConfluentTransport(Transactional):
         if error.code() == KafkaError._PARTITION_EOF:
             self._ends[(message.topic(), message.partition())] = message.offset()
         elif error.code() in _PASSING:
-            log.warning("poll failed and will be tried again: %s", error.str())
+            self._outage.failed(error.str())
+        elif error.code() == KafkaError._BAD_COMPRESSION:
+            self._packed.setdefault((message.topic(), message.partition()), message.offset())
         else:
             raise KafkaException(error)
 
+    def _read_packed(self, records: Sequence[Record]) -> list[Record]:
+        """Read batches that this client cannot unpack by the other, which tells why."""
+        # It takes kafka-python, which this transport does without until then.
+        from stream_dedup.stream.kafka_reread import read_again  # noqa: PLC0415
+
+        packed, self._packed = self._packed, {}
+        found = list(records)
+        for partition, offset in packed.items():
+            held = TopicPartition(*partition)
+            # The group may have come to the middle of the batch.
+            start = max(offset, self._consumer.committed([held], OPEN_TIMEOUT)[0].offset)
+            found = [
+                one
+                for one in found
+                if (one.topic, one.partition) != partition or one.offset < start
+            ]
+            again, behind = read_again(self._settings, partition, start)
+            found += again
+            self._consumer.seek(TopicPartition(*partition, behind))
+        return found
+
     def _transact(self, outputs: Sequence[Output]) -> None:
+        if self._outbox is not None and self._outbox.shaken():
+            self._drop_producer()
         if self._outbox is None:
             self._open_producer()
         outbox = self._outbox
         assert outbox is not None  # noqa: S101 - for the type checker
         outbox.begin()
-        if self._singly:
-            outbox.send_singly(outputs)
-        else:
-            outbox.send_all(outputs)
+        send = outbox.send_singly if self._singly else outbox.send_all
+        bounded("send", lambda: send(outputs), sending_timeout(len(outputs)), self._stopping)
         outbox.commit(
             [TopicPartition(*partition, offset) for partition, offset in self._offsets.items()],
             self._membership,
@@ -232,7 +357,13 @@ class ConfluentTransport(Transactional):
             self._outbox = None
 
     def _open_producer(self) -> None:
-        self._outbox = Outbox(self._settings, self._transactional_id, self._batch_bytes, self._beat)
+        self._outbox = Outbox(
+            self._settings,
+            self._transactional_id,
+            self._batch_bytes,
+            self._beat,
+            self._stopping,
+        )
 
     def _is_fenced(self, error: Exception) -> bool:
         return isinstance(error, KafkaException) and error.args[0].code() in _FENCED
@@ -243,7 +374,12 @@ class ConfluentTransport(Transactional):
         if not held:
             return
         # Waits while an offset is part of an unfinished transaction (isolation level).
-        committed = self._consumer.committed(held, OPEN_TIMEOUT)
+        committed = bounded(
+            "committed",
+            lambda: self._consumer.committed(held, OPEN_TIMEOUT),
+            OPEN_TIMEOUT + OVERTIME,
+            self._stopping,
+        )
         for partition in committed:
             if partition.error is not None:
                 raise KafkaException(partition.error)
@@ -254,11 +390,18 @@ class ConfluentTransport(Transactional):
 
     def _assigned(self, consumer: Any, partitions: Sequence[Any]) -> None:
         """Note the membership; the client starts reading at the committed offsets by itself."""
-        log.info("assigned partitions: %s", sorted(partition.partition for partition in partitions))
+        if consumer is not self._consumer:
+            return
+        log_partitions(log, "assigned", partitions)
         self._membership = consumer.consumer_group_metadata()
         self._on_assigned(len(partitions))
 
-    def _revoked(self, _consumer: Any, _partitions: Sequence[Any]) -> None:
+    def _revoked(self, consumer: Any, partitions: Sequence[Any]) -> None:
         """Forget the membership. Everything polled before was published or will be refused."""
+        if consumer is not self._consumer:
+            return
+        log_partitions(log, "gave up", partitions)
+        self._impatient = time.monotonic() + _JOIN_SECONDS
         self._membership = None
+        self._losses += 1
         self._ends.clear()

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from typing import Any
 
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, KafkaException, Producer
 
+from stream_dedup.secrets import secret_of
 from stream_dedup.settings import Settings
 from stream_dedup.stream.kafka_limits import (
     DELIVERY_TIMEOUT,
@@ -19,11 +21,18 @@ from stream_dedup.stream.kafka_limits import (
     RECONNECT_MS,
     SESSION_TIMEOUT_MS,
 )
+from stream_dedup.stream.kafka_tokens import token_source
+from stream_dedup.tls import tls_context
 
 #: librdkafka's own lines, which the bindings hand over when the client is polled.
 log = logging.getLogger("librdkafka")
 
 OPEN_TIMEOUT = OPEN_TIMEOUT_MS / 1000
+#: Bytes of one fetch from one broker, and of one partition in it: a quarter of what the other
+#: client fetches, because this one unpacks all of it at once, and it may become a hundred times as
+#: much. More than that would not make it faster.
+FETCH_BYTES = FETCH_MAX_BYTES // 4
+PARTITION_FETCH_BYTES = PARTITION_FETCH_MAX_BYTES // 2
 #: Kilobytes that lie fetched and unpacked, over all partitions; one more fetch may be under way.
 QUEUED_KILOBYTES = 32 * 1024
 #: Messages that lie fetched of each partition, in batches.
@@ -37,11 +46,43 @@ RECEIVE_MAX_BYTES = 128 * 1024 * 1024
 SEND_KILOBYTES = 128 * 1024
 
 
+def connection_options(settings: Settings) -> dict[str, Any]:
+    """Return what every client of librdkafka needs to know to reach the brokers.
+
+    Raises:
+        SettingsError: a file cannot be read or used.
+    """
+    options: dict[str, Any] = {
+        "bootstrap.servers": settings.kafka_bootstrap,
+        "security.protocol": settings.kafka_security_protocol,
+    }
+    if settings.kafka_has_tls:
+        tls_context(settings, "kafka")
+        files = {
+            "ssl.ca.location": settings.kafka_ca_file,
+            "ssl.certificate.location": settings.kafka_certificate_file,
+            "ssl.key.location": settings.kafka_key_file,
+        }
+        options |= {name: str(path) for name, path in files.items() if path is not None}
+        options["ssl.endpoint.identification.algorithm"] = "https"
+        if password := secret_of(settings, "kafka_key_password"):
+            options["ssl.key.password"] = password
+    if settings.kafka_has_login:
+        options["sasl.mechanism"] = settings.kafka_sasl_mechanism
+        if settings.kafka_sasl_mechanism == "OAUTHBEARER":
+            source = token_source(settings)
+            options["oauth_cb"] = lambda _: tuple(source())
+        else:
+            options["sasl.username"] = settings.kafka_username
+            options["sasl.password"] = secret_of(settings, "kafka_password")
+    return options
+
+
 def open_consumer(settings: Settings, client_id: str) -> Any:
     """Make a member of the group that reads committed records only and never commits itself."""
     return Consumer(
         {
-            "bootstrap.servers": settings.kafka_bootstrap,
+            **connection_options(settings),
             "client.id": client_id,
             "group.id": settings.group,
             "isolation.level": "read_committed",
@@ -55,8 +96,8 @@ def open_consumer(settings: Settings, client_id: str) -> Any:
             "check.crcs": True,
             # Tells where a partition ends, behind the marks of transactions: the lag is then none.
             "enable.partition.eof": True,
-            "fetch.max.bytes": FETCH_MAX_BYTES,
-            "max.partition.fetch.bytes": PARTITION_FETCH_MAX_BYTES,
+            "fetch.max.bytes": FETCH_BYTES,
+            "max.partition.fetch.bytes": PARTITION_FETCH_BYTES,
             "receive.message.max.bytes": RECEIVE_MAX_BYTES,
             "queued.max.messages.kbytes": QUEUED_KILOBYTES,
             "queued.min.messages": QUEUED_BATCHES * settings.batch_documents,
@@ -72,7 +113,7 @@ def open_consumer(settings: Settings, client_id: str) -> Any:
 
 
 def open_producer(
-    settings: Settings, transactional_id: str, batch_bytes: int, on_failure: Any
+    settings: Settings, transactional_id: str, batch_bytes: int, on_failure: Any, on_trouble: Any
 ) -> Any:
     """Open a producer and finish whatever the last one with its transactional id left open.
 
@@ -81,6 +122,7 @@ def open_producer(
         transactional_id: its name.
         batch_bytes: uncompressed bytes of one batch of one partition.
         on_failure: called with the error and the message for each one that did not arrive.
+        on_trouble: called with each error of a connection or of the client.
 
     Raises:
         KafkaException: it cannot be had.
@@ -88,7 +130,7 @@ def open_producer(
     delivery = min(DELIVERY_TIMEOUT, settings.transaction_timeout)
     producer = Producer(
         {
-            "bootstrap.servers": settings.kafka_bootstrap,
+            **connection_options(settings),
             "client.id": transactional_id,
             "transactional.id": transactional_id,
             "transaction.timeout.ms": int(settings.transaction_timeout * 1000),
@@ -105,6 +147,7 @@ def open_producer(
             # A call into Python for each record that arrived would cost more than to send it.
             "delivery.report.only.error": True,
             "on_delivery": on_failure,
+            "error_cb": on_trouble,
             "log.connection.close": False,
             "logger": log,
         }
@@ -123,5 +166,7 @@ def discard(producer: Any) -> None:
     What was sent of an open transaction is aborted by the next producer with this id, or by the
     broker in time.
     """
-    producer.purge()
-    producer.poll(0)
+    producer.purge(blocking=False)
+    # One that was fenced raises that here again.
+    with suppress(KafkaException):
+        producer.poll(0)

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 
 from stream_dedup.settings import Settings
+from stream_dedup.stream.bounded import bounded, leave_behind
 from stream_dedup.stream.confluent_clients import OPEN_TIMEOUT, discard, open_producer
-from stream_dedup.stream.kafka_limits import DELIVERY_TIMEOUT
+from stream_dedup.stream.kafka_limits import (
+    DELIVERY_TIMEOUT,
+    OFFSETS_TIMEOUT,
+    OVERTIME,
+    PRODUCER_TIMEOUT,
+)
 from stream_dedup.stream.transactional import RecordRefusedError, position_of
 from stream_dedup.stream.transport import Output
 
@@ -41,9 +48,11 @@ class Outbox:
         transactional_id: its name.
         batch_bytes: uncompressed bytes of one batch of one partition.
         beat: called at each sign of progress.
+        stopping: tells whether to end; then nothing is waited for any more.
 
     Raises:
         KafkaException: there is no working with the brokers.
+        OverdueError: the client does not say so in time.
     """
 
     def __init__(
@@ -52,22 +61,50 @@ class Outbox:
         transactional_id: str,
         batch_bytes: int,
         beat: Callable[[], None],
+        stopping: Callable[[], bool],
     ) -> None:
         failures: list[Any] = []
+        troubles: list[Any] = []
         self._failures = failures
+        self._troubles = troubles
+        self._stopping = stopping
         self._input = settings.input_topic
         self._beat = beat
         #: How many partitions each output topic has, and whether these are as many as the input's.
         self._routes: dict[str, tuple[int, bool]] = {}
         self._routed = time.monotonic()
-        self._producer = open_producer(
-            settings, transactional_id, batch_bytes, lambda error, _: failures.append(error)
+        # The functions hold the lists, not this object, so that the client can end by itself.
+        self._producer: Any = bounded(
+            "init_transactions",
+            lambda: open_producer(
+                settings,
+                transactional_id,
+                batch_bytes,
+                lambda error, _: failures.append(error),
+                troubles.append,
+            ),
+            PRODUCER_TIMEOUT,
+            stopping,
         )
-        self._produce = self._producer.produce
+        self._produce: Any = self._producer.produce
+        # What it took to open is over.
+        self._producer.poll(0)
+        troubles.clear()
+
+    def shaken(self) -> bool:
+        """Tell whether the client had trouble with a broker since it was opened.
+
+        A broker that was away is another object of the client when it is back, and sending offsets
+        may wait for the former (librdkafka issue 5511).
+        """
+        self._producer.poll(0)
+        return bool(self._troubles)
 
     def discard(self) -> None:
         """End it without waiting for anything that it still wants to send."""
-        discard(self._producer)
+        producer, self._producer, self._produce = self._producer, None, None
+        # With the last reference the client waits for its threads, which may be in a call.
+        leave_behind("discard", partial(discard, producer))
 
     def begin(self) -> None:
         """Begin a transaction."""
@@ -79,8 +116,21 @@ class Outbox:
 
     def commit(self, offsets: Sequence[Any], membership: Any) -> None:
         """Add the input's offsets and commit."""
-        self._producer.send_offsets_to_transaction(list(offsets), membership, DELIVERY_TIMEOUT)
-        self._producer.commit_transaction(DELIVERY_TIMEOUT)
+        producer = self._producer
+        bounded(
+            "send_offsets_to_transaction",
+            lambda: producer.send_offsets_to_transaction(
+                list(offsets), membership, OFFSETS_TIMEOUT
+            ),
+            OFFSETS_TIMEOUT + OVERTIME,
+            self._stopping,
+        )
+        bounded(
+            "commit_transaction",
+            lambda: producer.commit_transaction(DELIVERY_TIMEOUT),
+            DELIVERY_TIMEOUT + OVERTIME,
+            self._stopping,
+        )
 
     def send_all(self, outputs: Sequence[Output]) -> None:
         """Send everything at once, and return when all of it has arrived.

@@ -13,6 +13,7 @@ import msgspec
 from stream_dedup.errors import ServiceError
 from stream_dedup.index.base import Attachment, Index, IndexBatch
 from stream_dedup.index.revisions import Answers, Reviser
+from stream_dedup.outage import Outage
 from stream_dedup.settings import Settings
 from stream_dedup.shadow import Comparison
 from stream_dedup.stream.files import CHUNK_BYTES, CHUNK_LINES, Chunk
@@ -224,12 +225,16 @@ def _patiently(
 ) -> _Result:
     """Do something again and again while the index is away."""
     patience = Patience(time)
+    outage = Outage(log, "the index")
     while True:
         try:
-            return act(*args, **named)
+            done = act(*args, **named)
         except ServiceError as error:
-            log.warning("the index is out of reach, trying again: %s", error)
+            outage.failed(error)
             patience.wait(error)
+        else:
+            outage.ended()
+            return done
 
 
 def gather(chunks: Iterable[Chunk]) -> Iterator[Batch]:

@@ -25,8 +25,10 @@ from stream_dedup import metrics
 from stream_dedup.errors import ServiceError
 from stream_dedup.groups import Member, decode_member
 from stream_dedup.index.group_store import GroupsLostError
+from stream_dedup.outage import Outage
 from stream_dedup.settings import Settings
 from stream_dedup.stream.answers import dead_letter
+from stream_dedup.stream.damaged import Damaged
 from stream_dedup.stream.keeper import Keeper
 from stream_dedup.stream.lag import LagReport
 from stream_dedup.stream.messages import Poison, Reason
@@ -66,6 +68,7 @@ class GroupLoop:
         self._stopping = stopping
         self._beat = beat
         self._failures = Patience(clock)
+        self._outage = Outage(log, "Redis", clock)
         self._lag = LagReport(transport, clock)
         for status in Status:  # a series that is there from the beginning can be alerted on
             metrics.members_total.labels(str(status))
@@ -108,13 +111,16 @@ class GroupLoop:
         patience = Patience(self._clock)
         while True:
             try:
-                return self._keeper.fold(members) if members else {}
+                folded = self._keeper.fold(members) if members else {}
             except GroupsLostError as error:
-                log.warning("%s", error)
+                log.warning("%(cause)s", {"cause": str(error)})
                 self._restore(patience)
             except ServiceError as error:
-                log.warning("Redis is out of reach, trying again: %s", error)
+                self._outage.failed(error)
                 patience.wait(error)
+            else:
+                self._outage.ended()
+                return folded
             if self._stopping():
                 return None
             self._beat()
@@ -123,7 +129,7 @@ class GroupLoop:
         try:
             self._keeper.restore()
         except ServiceError as error:
-            log.warning("the states cannot be restored, trying again: %s", error)
+            self._outage.failed(error)
             patience.wait(error)
 
     def _state(self, record: Record, name: str, value: bytes) -> Output:
@@ -148,6 +154,7 @@ class GroupLoop:
         for _, item in poison:
             metrics.dead_letters_total.labels(str(item.reason)).inc()
         metrics.groups_published_total.inc(groups)
+        metrics.last_publish_timestamp_seconds.set(self._clock.time())
 
 
 def _decode(
@@ -155,6 +162,9 @@ def _decode(
 ) -> tuple[list[tuple[Record, Member]], list[tuple[Record, Poison]]]:
     members, poison = [], []
     for record in records:
+        if isinstance(record.headers, Damaged):
+            poison.append((record, record.headers.poison()))
+            continue
         if record.value is None:
             poison.append((record, Poison(Reason.TOMBSTONE, "The message has no value.")))
             continue

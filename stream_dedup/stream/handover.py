@@ -103,7 +103,10 @@ def await_rebuild(
     while state is State.RUNNING and not stopping():
         if time.monotonic() - told > _TELL:
             told = time.monotonic()
-            log.info("the index is being rebuilt from %s; waiting for that to end", source)
+            log.info(
+                "the index is being rebuilt from %(source)s; waiting for that to end",
+                {"source": source},
+            )
         beat()
         time.sleep(_LOOK)
         state, source = progress.read()

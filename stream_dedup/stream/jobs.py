@@ -17,7 +17,6 @@ process ends, however it does, its workers see the same and end.
 from __future__ import annotations
 
 import multiprocessing
-import pickle
 import signal
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -32,7 +31,7 @@ from stream_dedup.errors import StreamDedupError, WorkerError
 from stream_dedup.stream.collector import calm
 from stream_dedup.stream.embedded import Batch, Claim
 from stream_dedup.stream.files import CHUNK_LINES
-from stream_dedup.stream.slots import Slots
+from stream_dedup.stream.slots import Slots, uncopied
 from stream_dedup.stream.stages import Annotated, Claimed, LineStages, Pending, Prepared
 
 #: Batches that a worker may have on their way: one in work, others waiting here or there.
@@ -345,5 +344,5 @@ def _carry_out(
 def _as_buffer(answer: Answer) -> object:
     """Keep the lines from being copied into a pickle."""
     if isinstance(answer, Annotated):
-        return answer._replace(lines=pickle.PickleBuffer(answer.lines))  # type: ignore[arg-type]
+        return answer._replace(lines=uncopied(answer.lines))
     return answer

@@ -32,13 +32,16 @@ class States(Protocol):
     def enter(self) -> bool:
         """Return whether all states are there, as far as is known."""
 
-    def complete(self) -> None:
-        """Say that all states are there."""
+    def begin(self) -> None:
+        """Begin to put states back."""
 
-    def read(self, ids: Sequence[str], *, known: bool = True) -> list[Held]:
+    def complete(self) -> None:
+        """Say that all states are there, unless some were lost since that was begun."""
+
+    def read(self, ids: Sequence[str], *, complete: bool = True) -> list[Held]:
         """Return the states of some groups."""
 
-    def swap(self, swaps: Sequence[Swap], *, known: bool = True) -> dict[int, Held]:
+    def swap(self, swaps: Sequence[Swap], *, complete: bool = True) -> dict[int, Held]:
         """Put states in the place of those expected; return what stands where it is another."""
 
 
@@ -98,14 +101,18 @@ class Keeper:
         """Put back every published state that is missing, or older; return how many were.
 
         May be done at any time, and by several processes at once.
+
+        Raises:
+            GroupsLostError: Redis has lost them again meanwhile.
+            ServiceError: Redis or Kafka is out of reach.
         """
-        self._states.enter()
+        self._states.begin()
         restored = 0
         for records in self._published():
             restored += self._put_back(dict(self._readable(records)))
         self._states.complete()
         metrics.groups_restored_total.inc(restored)
-        log.info("restored the states of %d groups", restored)
+        log.info("restored the states of %(groups)d groups", {"groups": restored})
         return restored
 
     def _fold_group(self, held: Held, members: Iterable[tuple[Record, Member]]) -> Held:
@@ -145,14 +152,14 @@ class Keeper:
         if not published:
             return 0
         names, restored = list(published), 0
-        standing = dict(zip(names, self._states.read(names, known=False), strict=True))
+        standing = dict(zip(names, self._states.read(names, complete=False), strict=True))
         while standing:
             swaps = [
                 published[name]._replace(expected=held.revision)
                 for name, held in standing.items()
                 if held.revision < published[name].held.revision
             ]
-            refused = self._states.swap(swaps, known=False) if swaps else {}
+            refused = self._states.swap(swaps, complete=False) if swaps else {}
             restored += len(swaps) - len(refused)
             standing = {swaps[row].duplicate_id: held for row, held in refused.items()}
         return restored

@@ -31,6 +31,7 @@ import msgspec
 
 from stream_dedup import metrics
 from stream_dedup.errors import ServiceError
+from stream_dedup.outage import Outage
 from stream_dedup.settings import Settings
 from stream_dedup.stream.answers import (
     annotated,
@@ -40,6 +41,8 @@ from stream_dedup.stream.answers import (
     source_of,
     tombstone,
 )
+from stream_dedup.stream.counting import count_published
+from stream_dedup.stream.damaged import Damaged
 from stream_dedup.stream.lag import LagReport
 from stream_dedup.stream.messages import (
     Decoder,
@@ -144,6 +147,7 @@ class Loop:
         #: Outputs that the broker refused for good, by input position: what it said.
         self._refused: dict[Position, str] = {}
         self._failures = Patience(clock)
+        self._outage = Outage(log, "the index", clock)
         self._lag = LagReport(transport, clock)
 
     def run(self) -> None:
@@ -174,7 +178,7 @@ class Loop:
         if decisions is None:
             return 0
         decided = self._spent("decide", decoded)
-        outputs, reasons = self._outputs(batch, decisions)
+        outputs, published, reasons = self._outputs(batch, decisions)
         annotated = self._spent("annotate", decided)
         self._beat()
         if not self._publish(outputs):
@@ -182,8 +186,14 @@ class Loop:
                 self._observer.unsettled(batch.documents, batch.tombstones)
             return 0
         self._spent("publish", annotated)
-        self._count(records, decisions, reasons, decided - decoded)
-        metrics.tombstones_total.inc(len(batch.tombstones))
+        count_published(
+            records,
+            published,
+            reasons,
+            tombstones=len(batch.tombstones),
+            seconds=decided - decoded,
+            now=self._clock.time(),
+        )
         if self._observer is not None:
             self._observer.published(batch.documents, decisions, batch.tombstones)
         self._lag.read()
@@ -197,6 +207,8 @@ class Loop:
             try:
                 if refused:
                     self._check_refused(record)
+                if isinstance(record.headers, Damaged):
+                    raise record.headers.poison()
                 if record.value is None:
                     ids = ids_of_key(record.key)
                     batch.tombstones.append(Tombstone(len(batch.documents), ids))
@@ -237,11 +249,14 @@ class Loop:
         patience = Patience(self._clock)
         while items:
             try:
-                return act(items)
+                done = act(items)
             except ServiceError as error:
                 metrics.index_retries_total.inc()
-                log.warning("the index is out of reach, trying again: %s", error)
+                self._outage.failed(error)
                 patience.wait(error)
+            else:
+                self._outage.ended()
+                return done
             if self._stopping():
                 return None
             self._beat()
@@ -249,11 +264,15 @@ class Loop:
 
     def _outputs(
         self, batch: _Batch, decisions: Sequence[Decision]
-    ) -> tuple[list[Output], Counter[str]]:
-        """Write down every answer; return them with the number of dead letters by reason."""
+    ) -> tuple[list[Output], list[Decision], Counter[str]]:
+        """Write down every answer.
+
+        Returns:
+            The answers, the decisions that are among them, the number of dead letters by reason.
+        """
         now = datetime.fromtimestamp(self._clock.time(), UTC)
         decided_at = now.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        outputs = []
+        outputs, told = [], []
         poison = list(batch.poison)
         for record, document, decision in zip(
             batch.records, batch.documents, decisions, strict=True
@@ -264,6 +283,7 @@ class Loop:
             except Poison as late:
                 poison.append((record, late))
                 continue
+            told.append(decision)
             if self._tells_group(decision):
                 outputs.append(member(self._settings.members_topic, record, document, decision))
         if batch.tombstones:
@@ -272,7 +292,7 @@ class Loop:
             # What was said of a key before must not come after it.
             outputs.sort(key=lambda output: (output.record.partition, output.record.offset))
         outputs += [dead_letter(self._settings.dead_letter_topic, *item) for item in poison]
-        return outputs, Counter(str(item.reason) for _, item in poison)
+        return outputs, told, Counter(str(item.reason) for _, item in poison)
 
     def _tells_group(self, decision: Decision) -> bool:
         """Whether a document's group is told of it."""
@@ -298,7 +318,7 @@ class Loop:
         try:
             self._deduplicator.settle()
         except ServiceError as error:  # what was replaced stays until the next batch is published
-            log.warning("the index is out of reach, replaced originals stay for now: %s", error)
+            self._outage.failed(error)
 
     def _remember_refused(self, error: PublishError) -> None:
         again = self._refused.keys() & error.refused.keys()
@@ -309,23 +329,6 @@ class Loop:
             )
             raise ServiceError(msg) from error
         self._refused.update(error.refused)
-
-    def _count(
-        self,
-        records: Sequence[Record],
-        decisions: Sequence[Decision],
-        reasons: Counter[str],
-        seconds: float,
-    ) -> None:
-        for status, count in Counter(str(decision.status) for decision in decisions).items():
-            metrics.documents_total.labels(status).inc(count)
-        for reason, count in reasons.items():
-            metrics.dead_letters_total.labels(reason).inc(count)
-        metrics.batch_documents.observe(len(records))
-        metrics.observe_all(metrics.decision_seconds, [seconds] * len(decisions))
-        now = self._clock.time()
-        ages = (max(0.0, now - record.timestamp / 1000) for record in records)
-        metrics.observe_all(metrics.end_to_end_seconds, ages)
 
     def _spent(self, stage: str, since: float) -> float:
         now = self._clock.monotonic()

@@ -10,6 +10,7 @@ metric label and a header) and a detail for people, which never quotes the messa
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -17,6 +18,7 @@ from enum import StrEnum
 from typing import Any, NoReturn, Protocol, cast
 
 import msgspec
+import numpy as np
 
 from stream_dedup.errors import SettingsError
 from stream_dedup.settings import Settings
@@ -37,6 +39,8 @@ HEADER_TRUNCATED = "dead-letter-truncated"
 HEADER_TOPIC = "source-topic"
 HEADER_PARTITION = "source-partition"
 HEADER_OFFSET = "source-offset"
+#: How often the message was a dead letter that was replayed; on the message itself, too.
+HEADER_REPLAYS = "dead-letter-replays"
 
 #: Our own headers are replaced when a message passes through twice, never added a second time.
 ANNOTATION_HEADERS = frozenset(
@@ -50,11 +54,14 @@ DEAD_LETTER_HEADERS = frozenset(
         HEADER_TOPIC,
         HEADER_PARTITION,
         HEADER_OFFSET,
+        HEADER_REPLAYS,
     }
 )
 
 #: Characters of a document id. Ids are stored with every original and repeated in every copy.
 MAX_ID_CHARACTERS = 1024
+#: Objects and arrays that may stand inside one another, far from where any decoder gives up.
+MAX_DEPTH = 500
 #: Bytes that a dead letter keeps of a value (and of a key) that is too large.
 TRUNCATED_BYTES = 64 * 1024
 #: Characters of a dead letter's detail.
@@ -65,6 +72,7 @@ _FIRST_MILLISECONDS = 1e11
 #: Event times beyond this many seconds (year 5138) are not times.
 _LAST_SECONDS = 1e11
 _JSON_SPACE = b" \t\r\n"
+_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 
 Header = tuple[str, bytes]
 
@@ -83,6 +91,8 @@ class Reason(StrEnum):
     BAD_ID = "bad_id"
     BAD_TIME = "bad_time"
     BAD_RANK = "bad_rank"
+    BAD_HEADER = "bad_header"
+    UNREADABLE = "unreadable"
     REFUSED = "refused"
 
 
@@ -92,12 +102,14 @@ class Poison(Exception):  # noqa: N818 - named as operators say it
     Attributes:
         reason: one of a closed list, fit for a metric label.
         detail: one sentence for people, under 200 characters, free of message text.
+        lost: the parts that could not be read: ``value``, ``key``, ``headers``.
     """
 
-    def __init__(self, reason: Reason, detail: str) -> None:
+    def __init__(self, reason: Reason, detail: str, lost: Sequence[str] = ()) -> None:
         super().__init__(f"{reason}: {detail}")
         self.reason = reason
         self.detail = detail[:MAX_DETAIL_CHARACTERS]
+        self.lost = lost
 
 
 class _Fields(Protocol):
@@ -156,6 +168,7 @@ class Decoder:
         self._has_time = "time" in names
         self._has_origin = "origin" in names
         self._has_rank = "rank" in names
+        self._needs_time = settings.window is not None or settings.choice is Choice.EARLIEST
 
     def decode(
         self,
@@ -179,6 +192,8 @@ class Decoder:
         if len(value) > self._max_bytes:
             detail = f"The value has {len(value)} bytes; max_document_bytes is {self._max_bytes}."
             raise Poison(Reason.TOO_LARGE, detail)
+        if value.count(b"[") + value.count(b"{") > MAX_DEPTH and _depth(value) > MAX_DEPTH:
+            raise Poison(Reason.TOO_DEEP, "The object is nested too deeply.")
         try:
             if not value.isascii():
                 # msgspec skips over fields that are not asked for without looking into them;
@@ -196,12 +211,23 @@ class Decoder:
                 raise Poison(Reason.BAD_ID, detail)
         elif not -(2**63) <= cast("int", identity) < 2**64:
             raise Poison(Reason.BAD_ID, "The id is an integer of more than 64 bits.")
-        time = fallback_time
-        if self._has_time and fields.time is not None:
-            time = parse_time(fields.time)
         origin = fields.origin if self._has_origin else None
         rank = fields.rank if self._has_rank else None
-        return Document(identity, fields.text, time, source, origin or "", rank)
+        return Document(
+            identity, fields.text, self._time(fields, fallback_time), source, origin or "", rank
+        )
+
+    def _time(self, fields: _Fields, fallback: float | None) -> float | None:
+        """Return the event time of a document."""
+        if self._has_time and fields.time is not None:
+            return parse_time(fields.time)
+        if fallback is None:
+            if self._needs_time:
+                detail = "There is no time, and a window or a choice needs one."
+                raise Poison(Reason.BAD_TIME, detail)
+        elif not abs(fallback) < _LAST_SECONDS:
+            raise Poison(Reason.BAD_TIME, "The time of the message lies beyond the year 5138.")
+        return fallback
 
     def forgotten_id(self, value: bytes) -> DocumentId | None:
         """Return the id that an object names whose text is null; None for any other value."""
@@ -232,6 +258,19 @@ def ids_of_key(key: bytes | None) -> list[DocumentId]:
         detail = f"The message has no value, and a key of more than {MAX_ID_CHARACTERS} characters."
         raise Poison(Reason.TOMBSTONE, detail)
     return ids_meant_by(name)
+
+
+def _depth(value: bytes) -> int:
+    """Return how many objects and arrays stand inside one another at most.
+
+    Counted, because the depth at which a decoder gives up depends on who calls it: the same
+    message would be decided once and not the next time.
+    """
+    codes = np.frombuffer(_STRING.sub(b"", value), np.uint8)
+    opened = (codes == ord("[")) | (codes == ord("{"))
+    closed = (codes == ord("]")) | (codes == ord("}"))
+    steps = opened.astype(np.int64) - closed
+    return int(np.cumsum(steps).max(initial=0))
 
 
 def parse_time(value: str | float) -> float:
@@ -297,7 +336,13 @@ def annotation_headers(decision: Decision) -> list[Header]:
 
 
 def dead_letter_headers(
-    poison: Poison, topic: str, partition: int, offset: int, truncated: Sequence[str] = ()
+    poison: Poison,
+    topic: str,
+    partition: int,
+    offset: int,
+    truncated: Sequence[str] = (),
+    *,
+    replays: int = 0,
 ) -> list[Header]:
     """Return the headers that say why and from where a message is a dead letter.
 
@@ -306,7 +351,8 @@ def dead_letter_headers(
         topic: input topic.
         partition: input partition.
         offset: input offset.
-        truncated: the parts that were cut because of their size: ``value``, ``key``, ``headers``.
+        truncated: the parts that were cut or could not be read: ``value``, ``key``, ``headers``.
+        replays: how often the message was replayed.
     """
     headers = [
         (HEADER_REASON, poison.reason.encode()),
@@ -317,6 +363,8 @@ def dead_letter_headers(
     ]
     if truncated:
         headers.append((HEADER_TRUNCATED, ",".join(truncated).encode()))
+    if replays:
+        headers.append((HEADER_REPLAYS, str(replays).encode()))
     return headers
 
 
@@ -377,4 +425,6 @@ def _diagnose_fields(
     if time not in {"a string", "null"}:
         detail = f"The time is {time} that cannot be read."
         raise Poison(Reason.BAD_TIME, detail) from error
-    raise Poison(Reason.NOT_JSON, "A string of the value is not valid JSON.") from error
+    # A name that stands there twice, first with a value of a wrong type; or a string that is none.
+    detail = "A field is there twice, or a string of the value is not valid JSON."
+    raise Poison(Reason.NOT_JSON, detail) from error

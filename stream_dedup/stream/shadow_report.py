@@ -90,7 +90,10 @@ class MetricsReport:
             return
         sent = self._sink.send(lines)
         if sent < len(lines):
-            log.warning("%d of %d sampled differences were not sent", len(lines) - sent, len(lines))
+            log.warning(
+                "%(lost)d of %(samples)d sampled differences were not sent",
+                {"lost": len(lines) - sent, "samples": len(lines)},
+            )
 
 
 def _counter(kind: Kind) -> Counter:

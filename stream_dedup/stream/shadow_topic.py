@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from stream_dedup.settings import Settings
-from stream_dedup.stream.kafka_limits import OPEN_TIMEOUT_MS, describe
+from stream_dedup.stream.kafka_limits import describe
 from stream_dedup.stream.shadow_report import Sink
 
 log = logging.getLogger(__name__)
@@ -29,10 +29,9 @@ class KafkaSink:
     """Sends by kafka-python; its producer is opened for each sample, which is once a minute."""
 
     def __init__(self, settings: Settings, topic: str, client_id: str) -> None:
+        self._settings = settings
         self._topic = topic
         self._options = {
-            "bootstrap_servers": settings.kafka_bootstrap.split(","),
-            "bootstrap_timeout_ms": OPEN_TIMEOUT_MS,
             "client_id": client_id,
             "compression_type": None if settings.compression == "none" else settings.compression,
             "delivery_timeout_ms": int(SEND_SECONDS * 1000),
@@ -49,18 +48,18 @@ class KafkaSink:
         from kafka import KafkaProducer  # type: ignore[import-untyped]  # noqa: PLC0415
         from kafka.errors import KafkaError  # type: ignore[import-untyped]  # noqa: PLC0415
 
-        from stream_dedup.stream.kafka_clients import discard  # noqa: PLC0415
+        from stream_dedup.stream.kafka_clients import connection_options, discard  # noqa: PLC0415
 
         futures = []
         try:
-            producer = KafkaProducer(**self._options)
+            producer = KafkaProducer(**connection_options(self._settings), **self._options)
             try:
                 futures += [producer.send(self._topic, line) for line in lines]
                 producer.flush(SEND_SECONDS)
             finally:
                 discard(producer)
         except KafkaError as error:
-            log.warning("a sample is incomplete: %s", describe(error))
+            log.warning("a sample is incomplete: %(cause)s", {"cause": describe(error)})
         return sum(future.succeeded() for future in futures)
 
     def close(self) -> None:
@@ -73,10 +72,12 @@ class ConfluentSink:
     def __init__(self, settings: Settings, topic: str, client_id: str) -> None:
         from confluent_kafka import Producer  # noqa: PLC0415 - optional
 
+        from stream_dedup.stream.confluent_clients import connection_options  # noqa: PLC0415
+
         self._topic = topic
         self._producer: Any = Producer(
             {
-                "bootstrap.servers": settings.kafka_bootstrap,
+                **connection_options(settings),
                 "client.id": client_id,
                 "compression.type": settings.compression,
                 "message.timeout.ms": int(SEND_SECONDS * 1000),
@@ -99,7 +100,7 @@ class ConfluentSink:
                 self._failures.append(describe(error))
         self._producer.flush(SEND_SECONDS + 1)
         if self._failures:
-            log.warning("a sample is incomplete: %s", self._failures[0])
+            log.warning("a sample is incomplete: %(cause)s", {"cause": self._failures[0]})
         return len(lines) - len(self._failures)
 
     def close(self) -> None:

@@ -28,6 +28,7 @@ from typing import NamedTuple, Protocol, TypeVar
 
 from stream_dedup import metrics
 from stream_dedup.errors import ConfigurationMismatch, ServiceError, StreamDedupError
+from stream_dedup.outage import Outage
 from stream_dedup.stream.patience import BACKOFF
 from stream_dedup.stream.tombstones import Tombstone, cut
 from stream_dedup.types import Decision, Document, DocumentId
@@ -136,6 +137,7 @@ class Shadow:
         self._changed = threading.Condition()
         #: The live stream does not wait for a shadow that fails, or took nothing while it waited.
         self._failing = False
+        self._outage = Outage(log, "the shadow", state="cannot decide")
         self._in_hand: _Batch | None = None
         #: Documents skipped in a row, and whether the last batch was refused: each is logged once.
         self._skipped = 0
@@ -194,7 +196,10 @@ class Shadow:
                 self._grow(size)
                 self._changed.notify_all()
                 if self._skipped:
-                    log.info("the shadow goes on; it skipped %d documents", self._skipped)
+                    log.info(
+                        "the shadow goes on; it skipped %(documents)d documents",
+                        {"documents": self._skipped},
+                    )
                     self._skipped = 0
                 return
         if not self._skipped:
@@ -271,7 +276,9 @@ class Shadow:
         try:
             self._decides.settle()
         except StreamDedupError as error:
-            log.warning("the shadow keeps replaced originals for now: %s", error)
+            log.warning(
+                "the shadow keeps replaced originals for now: %(cause)s", {"cause": str(error)}
+            )
         except Exception:
             log.exception("the shadow keeps replaced originals for now")
 
@@ -289,11 +296,13 @@ class Shadow:
                 # Whatever it is, it is no reason to end the live stream, which has this process.
                 if not self._refused:
                     trace = None if isinstance(error, StreamDedupError) else error
-                    log.error("the shadow refuses documents: %s", error, exc_info=trace)  # noqa: TRY400
+                    cause = {"cause": str(error)}
+                    log.error("the shadow refuses documents: %(cause)s", cause, exc_info=trace)  # noqa: TRY400
                 self._refused = True
                 return Skipped.REFUSED
             else:
                 self._failing = False
+                self._outage.ended()
                 return done
             if self._ending.wait(pause):
                 return Skipped.END
@@ -309,8 +318,7 @@ class Shadow:
 
     def _fail(self, error: Exception) -> None:
         with self._changed:
-            if not self._failing:
-                log.warning("the shadow cannot decide, and tries again: %s", error)
+            self._outage.failed(error)
             self._failing = True
             self._changed.notify_all()
         if self._decides is not None:  # entered again, an index tells if it has become another's

@@ -18,7 +18,8 @@ class Slots:
     """Some slots, each for one value at a time.
 
     Given to a process that is being started, it is the same memory there. It has no name, so a
-    process that is killed leaves nothing behind; and a page takes no room before it is used.
+    process that is killed leaves nothing behind; and a page takes no room before it is used. Nor
+    can anybody else write to it: values are pickled, which is safe between these two only.
     """
 
     def __init__(self, slots: int, size: int, handle: int | None = None) -> None:
@@ -62,6 +63,11 @@ class Slots:
             parts.append(self._view[at : at + size])
             at += _aligned(size)
         return pickle.loads(parts[0], buffers=parts[1:])  # noqa: S301 - from our own process
+
+
+def uncopied(content: bytes | memoryview) -> Any:
+    """Return bytes such that ``put`` copies them once, as it does arrays."""
+    return pickle.PickleBuffer(content)
 
 
 def _attach(slots: int, size: int, handle: Any) -> Slots:

@@ -9,18 +9,19 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from typing import Any, Protocol, Self, TypeVar
 
-from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition  # type: ignore[import-untyped]
+from kafka import TopicPartition  # type: ignore[import-untyped]
 from kafka.errors import KafkaError  # type: ignore[import-untyped]
 
 from stream_dedup.errors import ServiceError
 from stream_dedup.settings import Settings
+from stream_dedup.stream.kafka_clients import open_admin, open_reader
 from stream_dedup.stream.kafka_limits import (
     FETCH_MAX_BYTES,
-    OPEN_TIMEOUT_MS,
     PARTITION_FETCH_MAX_BYTES,
     RECONNECT_MS,
     describe,
 )
+from stream_dedup.stream.kafka_trouble import kafka_trouble
 from stream_dedup.stream.transport import Record
 
 #: Records of a partition that wait for those of others; then it is fetched no further.
@@ -68,11 +69,45 @@ class TopicReader:
         self._buffers: dict[int, deque[Record]] = {number: deque() for number in self._partitions}
         with self._reporting():
             self._committed.assign(list(self._partitions.values()))
+        self.seek(start)
+
+    @property
+    def numbers(self) -> list[int]:
+        """Numbers of the partitions."""
+        return list(self._partitions)
+
+    def seek(self, start: Mapping[int, int]) -> None:
+        """Go to some offsets; a partition without one goes to its beginning."""
+        with self._reporting():
             for number, partition in self._partitions.items():
+                self._buffers[number].clear()
                 if number in start:
                     self._committed.seek(partition, start[number])
                 else:
                     self._committed.seek_to_beginning(partition)
+
+    def since(self, moment: int) -> Offsets:
+        """Return where in each partition the first record stands that is not older.
+
+        Args:
+            moment: milliseconds since the epoch.
+        """
+        ends = self.ends()
+        asked = dict.fromkeys(self._partitions.values(), moment)
+        with self._reporting():
+            found = self._committed.offsets_for_times(asked)
+        return {
+            partition.partition: ends[partition.partition] if place is None else place.offset
+            for partition, place in found.items()
+        }
+
+    def at(self, number: int, offset: int) -> Record | None:
+        """Return the record at an offset, if there is a committed one; moves all partitions."""
+        ends = self.ends()
+        if not 0 <= offset < ends.get(number, 0):
+            return None
+        self.seek(ends | {number: offset})
+        return next(self._partition(number, offset + 1), None)
 
     def ends(self, *, committed: bool = True) -> Offsets:
         """Return where each partition ends now.
@@ -85,9 +120,15 @@ class TopicReader:
             found = consumer.end_offsets(list(self._partitions.values()))
         return {partition.partition: end for partition, end in found.items()}
 
+    def begins(self) -> Offsets:
+        """Return where each partition begins now."""
+        with self._reporting():
+            found = self._committed.beginning_offsets(list(self._partitions.values()))
+        return {partition.partition: begin for partition, begin in found.items()}
+
     def read_by_group(self) -> Offsets:
         """Return how far the workers' group has come in this topic."""
-        with self._reporting(), closing(self._admin()) as admin:
+        with self._reporting(), closing(open_admin(self._settings)) as admin:
             found = admin.list_group_offsets({self._settings.group: None})[self._settings.group]
         return {
             partition.partition: max(0, committed.offset)
@@ -98,7 +139,7 @@ class TopicReader:
     def group_state(self) -> str:
         """Return the state of the workers' group: Stable, Empty, Dead (there is none), ..."""
         group = self._settings.group
-        with self._reporting(), closing(self._admin()) as admin:
+        with self._reporting(), closing(open_admin(self._settings)) as admin:
             return str(admin.describe_groups([group])[group]["group_state"])
 
     def read(self, ends: Offsets, make: Callable[[Record], Made]) -> Iterator[Made]:
@@ -170,24 +211,12 @@ class TopicReader:
         return position
 
     def _open(self, isolation: str) -> Any:
-        return KafkaConsumer(
-            bootstrap_servers=self._settings.kafka_bootstrap.split(","),
-            bootstrap_timeout_ms=OPEN_TIMEOUT_MS,
-            group_id=None,
-            isolation_level=isolation,
-            enable_auto_commit=False,
-            auto_offset_reset="earliest",
-            allow_auto_create_topics=False,
+        return open_reader(
+            self._settings,
+            isolation,
             fetch_max_bytes=FETCH_MAX_BYTES,
             max_partition_fetch_bytes=PARTITION_FETCH_MAX_BYTES,
             reconnect_backoff_max_ms=RECONNECT_MS,
-            metrics_enabled=False,
-        )
-
-    def _admin(self) -> Any:
-        return KafkaAdminClient(
-            bootstrap_servers=self._settings.kafka_bootstrap.split(","),
-            bootstrap_timeout_ms=OPEN_TIMEOUT_MS,
         )
 
     @contextmanager
@@ -196,7 +225,7 @@ class TopicReader:
         try:
             yield
         except KafkaError as error:
-            msg = (
+            msg = kafka_trouble(self._settings, error) or (
                 f"The topic {self._topic} at {self._settings.kafka_bootstrap} cannot be read: "
                 f"{describe(error)}. Check that the brokers are up and that this program may read."
             )

@@ -16,11 +16,13 @@ from __future__ import annotations
 import logging
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from typing import ClassVar
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, ClassVar
 
 from stream_dedup.errors import ServiceError
+from stream_dedup.outage import Outage
 from stream_dedup.settings import Settings
+from stream_dedup.stream.bounded import OverdueError
 from stream_dedup.stream.kafka_limits import describe
 from stream_dedup.stream.patience import Patience
 from stream_dedup.stream.transport import Output, Position, PublishError
@@ -53,16 +55,26 @@ class Transactional(ABC):
             ``stream_dedup_workers.process.transactional_id``.
         beat: called whenever there was progress; calls into Kafka may block without a bound, and
             the supervisor ends a process that stays silent.
+        stopping: tells whether to end; then nothing is waited for any more.
     """
 
     #: What the client raises.
     errors: ClassVar[tuple[type[Exception], ...]]
 
-    def __init__(self, settings: Settings, transactional_id: str, beat: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        transactional_id: str,
+        beat: Callable[[], None],
+        stopping: Callable[[], bool],
+    ) -> None:
         self._settings = settings
         self._transactional_id = transactional_id
         self._beat = beat
+        self._stopping = stopping
+        self._no_answer: tuple[type[Exception], ...] = (*self.errors, OverdueError)
         self._fences = 0
+        self._outage = Outage(log, "Kafka")
         #: Send records one by one, to learn which of them the broker refuses.
         self._singly = False
 
@@ -71,13 +83,22 @@ class Transactional(ABC):
         try:
             self._transact(outputs)
         except Exception as error:
-            log.warning("transaction failed and will be done again: %s", describe(error))
+            log.warning(
+                "transaction failed and will be done again: %(cause)s",
+                {
+                    "cause": describe(error),
+                    "transactional_id": self._transactional_id,
+                    "outputs": len(outputs),
+                },
+            )
             refused = {}
             if isinstance(error, RecordRefusedError):
                 if error.position is not None:
                     refused[error.position] = str(error)
                 self._singly = True
-            self._recover(fenced=self._is_fenced(error))
+            # Who is to end needs no other producer: there is nothing to go on with.
+            if not self._stopping():
+                self._recover(fenced=self._is_fenced(error))
             raise PublishError(describe(error), refused) from error
         self._singly = False
         self._beat()
@@ -109,9 +130,18 @@ class Transactional(ABC):
     def _unusable(self, error: Exception) -> ServiceError:
         """Say that there is no working with this Kafka."""
         return ServiceError(
-            f"Kafka at {self._settings.kafka_bootstrap} cannot be used: {describe(error)}. Check "
-            "that the brokers are up and that this program may use the group and transactions."
+            self._trouble(error)
+            or f"Kafka at {self._settings.kafka_bootstrap} cannot be used: {describe(error)}. "
+            "Check that the brokers are up and that this program may use the group and "
+            "transactions."
         )
+
+    def _trouble(self, error: Exception) -> str:
+        """Say what is wrong with TLS or the login; empty when it is neither."""
+        # It asks kafka-python, which the other transport does without until then.
+        from stream_dedup.stream.kafka_trouble import kafka_trouble  # noqa: PLC0415
+
+        return kafka_trouble(self._settings, error)
 
     def _recover(self, *, fenced: bool) -> None:
         """Put a new producer in place and go back to the committed offsets."""
@@ -120,7 +150,10 @@ class Transactional(ABC):
             # Once is what a transaction that timed out looks like. Twice is two processes with one
             # id, as when two machines have one host name; to fence each other helps nobody.
             self._transactional_id += f"-{time.time_ns():x}"
-            log.warning("fenced; going on with transactional id %s", self._transactional_id)
+            log.warning(
+                "fenced; going on with transactional id %(transactional_id)s",
+                {"transactional_id": self._transactional_id},
+            )
         patience = Patience(time, RECOVERY_TIMEOUT)
         while True:
             self._drop_producer()
@@ -129,24 +162,54 @@ class Transactional(ABC):
                 self._open_producer()
                 self._beat()
                 self._rewind()
-            except self.errors as error:
-                patience.wait(self._unusable(error))
+            except self._no_answer as error:
+                self._outage.failed(describe(error))
+                if self._stopping():
+                    msg = (
+                        f"Asked to stop while Kafka is away: {describe(error)}. "
+                        "The last batch was not published; it will come again."
+                    )
+                    raise ServiceError(msg) from error
+                try:
+                    patience.wait(error)
+                except ServiceError:
+                    # To find out what is wrong takes connections of its own, so only once.
+                    raise self._unusable(error) from error
             else:
+                self._outage.ended()
                 return
 
     def _return_batch(self) -> None:
         """Give back what was polled as a member that is none any more."""
         try:
             self._rewind()
-        except self.errors as error:
+        except self._no_answer as error:
             msg = f"The committed offsets cannot be read: {describe(error)}. Check the brokers."
             raise ServiceError(msg) from error
 
     def _unreadable(self, error: Exception) -> ServiceError:
         """Say that the input cannot be read, and that reading it again is in vain."""
         return ServiceError(
-            f"The topic {self._settings.input_topic} cannot be read: {describe(error)}. "
+            (self._trouble(error) if isinstance(error, self.errors) else "")
+            or f"The topic {self._settings.input_topic} cannot be read: {describe(error)}. "
             "If this stays after a restart, move the group's offset past the damaged record."
+        )
+
+
+def log_partitions(log: logging.Logger, what: str, partitions: Collection[Any]) -> None:
+    """Log what became of partitions of the input topic; nothing if there are none.
+
+    Args:
+        log: the transport's.
+        what: such as ``assigned``.
+        partitions: have ``topic`` and ``partition``.
+    """
+    if partitions:
+        topics = {partition.topic for partition in partitions}
+        numbers = sorted(partition.partition for partition in partitions)
+        log.info(
+            f"{what} partitions: %(partitions)s",
+            {"partitions": numbers, "topic": ",".join(topics)},
         )
 
 

@@ -115,5 +115,13 @@ class Transport(Protocol):
     def joined(self) -> bool:
         """Tell whether this worker is a settled member of its group (maybe an idle one)."""
 
+    def stay(self) -> None:
+        """Keep the place in the group while a batch takes long; called at each progress with it.
+
+        A worker that does not poll for minutes is otherwise taken for stuck, and its partitions go
+        to others, where the same batch takes as long. What is really stuck makes no progress, and
+        the supervisor ends it.
+        """
+
     def close(self) -> None:
         """Leave the group and release everything. An unpublished batch stays unpublished."""

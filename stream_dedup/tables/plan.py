@@ -12,7 +12,7 @@ from math import ceil, log2
 from typing import NamedTuple
 
 from stream_dedup.errors import SettingsError
-from stream_dedup.settings import EXTRA_BLOCKS, MAX_TABLES
+from stream_dedup.matching_settings import EXTRA_BLOCKS, MAX_TABLES
 from stream_dedup.tables.bands import (
     BandDesign,
     Rates,

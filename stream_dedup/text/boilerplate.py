@@ -19,6 +19,7 @@ import numpy.typing as npt
 import xxhash
 
 from stream_dedup.text.normalize import normalize
+from stream_dedup.text.sealed import seal, unseal
 
 Keys = npt.NDArray[np.uint64]
 
@@ -66,6 +67,9 @@ class Boilerplate(msgspec.Struct, frozen=True):
 
     def encode(self) -> bytes:
         """Return the content of the file; the same lines give the same bytes."""
+        return seal(self._packed())
+
+    def _packed(self) -> bytes:
         return msgspec.msgpack.encode(self, order="deterministic")
 
     @staticmethod
@@ -75,6 +79,7 @@ class Boilerplate(msgspec.Struct, frozen=True):
         Raises:
             ValueError: it is no such file, not whole, or of another version.
         """
+        content = unseal(content)
         try:
             head = msgspec.msgpack.decode(content, type=_Head)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -86,7 +91,7 @@ class Boilerplate(msgspec.Struct, frozen=True):
         try:
             learned = msgspec.msgpack.decode(content, type=Boilerplate)
             keys = learned.sorted_keys
-        except (msgspec.MsgspecError, ValueError) as error:
+        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
             msg = "it is damaged"
             raise ValueError(msg) from error
         if (keys[1:] <= keys[:-1]).any():
@@ -107,7 +112,7 @@ class Boilerplate(msgspec.Struct, frozen=True):
     @property
     def digest(self) -> str:
         """What tells this content from any other, 16 hexadecimal digits."""
-        return hashlib.blake2b(self.encode(), digest_size=8).hexdigest()
+        return hashlib.blake2b(self._packed(), digest_size=8).hexdigest()
 
     def drop(self, texts: Sequence[str], origins: Sequence[str]) -> list[str]:
         """Drop from each text the lines that are boilerplate of its origin."""

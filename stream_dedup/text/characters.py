@@ -91,7 +91,7 @@ class Characters(NamedTuple):
 @cache
 def characters() -> Characters:
     """Read the tables, once."""
-    with np.load(_FILE) as stored:
+    with np.load(_FILE, allow_pickle=False) as stored:
         fold = np.arange(CODE_POINTS, dtype=np.uint32)
         fold[stored["fold_from"]] = stored["fold_to"]
         classes = np.repeat(stored["class_values"], stored["class_lengths"])

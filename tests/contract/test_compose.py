@@ -1,25 +1,24 @@
-"""What is deployed names settings, ports, paths, topics and metrics that exist."""
+"""What is deployed names settings, ports, paths and topics that exist."""
 
 from __future__ import annotations
 
-import json
 import re
 import stat
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from prometheus_client import REGISTRY
+from stream_dedup_workers import healthcheck
+from stream_dedup_workers.supervisor import STOP_TIMEOUT
 
-import stream_dedup.metrics  # noqa: F401  (puts the metrics into the registry)
 from stream_dedup.settings import ENV_PREFIX, Settings
 from tests.services.prometheus import promtool
 
 ROOT = Path(__file__).parents[2]
 PROMETHEUS = ROOT / "ops" / "prometheus" / "prometheus.yml"
-GRAFANA = ROOT / "ops" / "grafana"
-DASHBOARDS = sorted((GRAFANA / "dashboards").glob("*.json"))
 
 
 def load(path: Path) -> Any:
@@ -43,6 +42,22 @@ def settings(compose: dict[str, Any]) -> Settings:
 
 
 class TestCompose:
+    def test_it_is_what_the_specification_takes(self) -> None:
+        checker = [sys.executable, "-m", "check_jsonschema", "--builtin-schema"]
+        file = ROOT / "docker-compose.yml"
+        checked = subprocess.run(
+            [*checker, "vendor.compose-spec", file], check=False, capture_output=True, text=True
+        )
+
+        assert checked.returncode == 0, checked.stdout
+
+    def test_profiles_are_those_of_the_guide(self, compose: dict[str, Any]) -> None:
+        profiles = {p for s in compose["services"].values() for p in s.get("profiles", [])}
+        guide = (ROOT / "docs" / "deployment.md").read_text(encoding="utf-8")
+
+        assert profiles == {"cluster", "serve"}
+        assert all(f"--profile {profile}" in guide for profile in profiles)
+
     def test_the_worker_is_given_settings_only(self, compose: dict[str, Any]) -> None:
         names = compose["services"]["worker"]["environment"]
 
@@ -68,11 +83,11 @@ class TestCompose:
         assert created[1].split() == [*wanted, settings.members_topic]
         assert f"create {settings.groups_topic} --config cleanup.policy=compact" in script
 
-    def test_groups_are_kept_with_the_settings_of_the_worker(self, compose: dict[str, Any]) -> None:
-        worker, groups = (compose["services"][name] for name in ("worker", "groups"))
-
-        assert (worker["command"], groups["command"]) == (["worker"], ["groups"])
-        assert groups["environment"] == worker["environment"]
+    def test_all_programs_have_the_settings_of_the_worker(self, compose: dict[str, Any]) -> None:
+        for name in ("worker", "groups", "serve"):
+            service = compose["services"][name]
+            assert service["command"] == [name]
+            assert service["environment"] == compose["services"]["worker"]["environment"]
 
     def test_redis_never_evicts(self, compose: dict[str, Any]) -> None:
         servers = [
@@ -98,71 +113,51 @@ class TestCompose:
         assert ports
         assert all(port.startswith("127.0.0.1:") for port in ports)
 
-    def test_what_runs_on_has_a_health_check(self, compose: dict[str, Any]) -> None:
-        running = {name: s for name, s in compose["services"].items() if s.get("restart") != "no"}
+    def test_what_runs_on_has_a_health_check(
+        self, compose: dict[str, Any], settings: Settings
+    ) -> None:
+        running = [s for s in compose["services"].values() if s.get("restart") != "no"]
 
-        assert all("healthcheck" in service for service in running.values())
-        asked = running["worker"]["healthcheck"]["test"][-1]
-        assert "127.0.0.1:9464/readyz" in asked
+        # That of the image asks on the port of the worker.
+        assert all("healthcheck" in service or "build" in service for service in running)
+        assert settings.http_port == int(healthcheck.DEFAULT_PORT)
+        asked = compose["services"]["serve"]["healthcheck"]["test"]
+        assert asked[-2:] == [healthcheck.__name__, str(settings.serve_port)]
+
+    def test_workers_have_time_to_end(self, compose: dict[str, Any]) -> None:
+        for service in compose["services"].values():
+            if "build" in service:
+                assert int(service["stop_grace_period"].removesuffix("s")) > STOP_TIMEOUT
+
+    def test_what_is_built_may_do_nothing_that_it_need_not(self, compose: dict[str, Any]) -> None:
+        for service in compose["services"].values():
+            if "build" in service:
+                assert service["read_only"] is True
+                assert service["tmpfs"] == ["/tmp"]
+                assert service["cap_drop"] == ["ALL"]
+                assert service["security_opt"] == ["no-new-privileges:true"]
 
     def test_services_wait_for_services_that_exist(self, compose: dict[str, Any]) -> None:
         for service in compose["services"].values():
             assert set(service.get("depends_on", {})) <= set(compose["services"])
 
 
-class TestImage:
-    def test_what_is_copied_exists_and_is_not_ignored(self) -> None:
-        dockerfile = ROOT / "ops" / "deploy" / "Dockerfile"
-        copies = re.findall(r"^COPY (?!--from)(.*) \S+$", dockerfile.read_text(), re.MULTILINE)
-        sources = {source for line in copies for source in line.split()}
-
-        assert all((ROOT / source).exists() for source in sources)
-        sent = Path(f"{dockerfile}.dockerignore").read_text().split("\n")
-        assert sources == {line[1:] for line in sent if line.startswith("!")}
-
-
 class TestPrometheus:
-    def test_it_scrapes_the_port_of_the_worker(
+    def test_it_scrapes_the_ports_of_what_is_built(
         self, compose: dict[str, Any], settings: Settings
     ) -> None:
         (job,) = load(PROMETHEUS)["scrape_configs"]
-        (target,) = job["dns_sd_configs"]
+        workers, serve = job["dns_sd_configs"]
 
-        assert target["port"] == settings.http_port
-        assert set(target["names"]) <= set(compose["services"])
+        assert (workers["port"], serve["port"]) == (settings.http_port, settings.serve_port)
+        built = {name for name, one in compose["services"].items() if "build" in one}
+        assert {*workers["names"], *serve["names"]} == built
 
     @pytest.mark.integration
     def test_promtool_accepts_its_configuration(self) -> None:
         checked = promtool("check", "config", PROMETHEUS)
 
         assert checked.returncode == 0, checked.stdout
-
-
-class TestGrafana:
-    def test_provisioning_points_at_what_is_mounted(self, compose: dict[str, Any]) -> None:
-        mounted = [v.split(":")[1] for v in compose["services"]["grafana"]["volumes"]]
-        (provider,) = load(GRAFANA / "provisioning" / "dashboards" / "service.yml")["providers"]
-
-        assert provider["options"]["path"] in mounted
-
-    @pytest.mark.parametrize("path", DASHBOARDS, ids=lambda path: path.name)
-    def test_every_panel_has_a_unit_a_description_and_the_data_source(self, path: Path) -> None:
-        (source,) = load(GRAFANA / "provisioning" / "datasources" / "prometheus.yml")["datasources"]
-        panels = json.loads(path.read_text(encoding="utf-8"))["panels"]
-
-        assert panels
-        for panel in panels:
-            assert panel["fieldConfig"]["defaults"]["unit"]
-            assert panel["description"].endswith(".")
-            assert panel["datasource"]["uid"] == source["uid"]
-
-    @pytest.mark.parametrize("path", DASHBOARDS, ids=lambda path: path.name)
-    def test_every_metric_on_a_dashboard_exists(self, path: Path) -> None:
-        used = set(re.findall(r"\bstream_dedup_\w+", path.read_text(encoding="utf-8")))
-
-        known = {name.removesuffix("_created") for name in REGISTRY._names_to_collectors}
-        assert used
-        assert used <= known
 
 
 @pytest.mark.parametrize("script", [".ci/run", "ops/services/install.sh", "ops/services/venv.sh"])

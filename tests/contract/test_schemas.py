@@ -126,7 +126,8 @@ class TestDeadLetter:
     def test_the_headers_of_each_reason_validate(self, truncated: tuple[str, ...]) -> None:
         for reason in Reason:
             poison = Poison(reason, "x" * 999)
-            headers = messages.dead_letter_headers(poison, "documents", 3, 99, truncated)
+            place = ("documents", 3, 99)
+            headers = messages.dead_letter_headers(poison, *place, truncated, replays=2)
 
             validator("dead_letter").validate({name: value.decode() for name, value in headers})
 

@@ -8,16 +8,15 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator
 from itertools import cycle, islice
-from typing import Any
 
 import pytest
-import redis
 
 from stream_dedup import Decision, Deduplicator, Document, ServiceError, Settings, Status
 from stream_dedup.generate import GeneratedDocument, StreamShape, generate
 from stream_dedup.index.audit import audit
 from stream_dedup.index.redis import RedisIndex
 from tests.services.redis import RedisCluster
+from tests.services.slots import move_slot, slot_of_partition
 
 PARTITIONS = 8
 SLOTS = 16384
@@ -70,7 +69,7 @@ class Mover:
 
     def __init__(self, cluster: RedisCluster, settings: Settings) -> None:
         self.moved = 0
-        self._clients: list[Any] = [redis.Redis.from_url(master.url) for master in cluster.masters]
+        self._masters = cluster.masters
         self._owners: dict[int, int] = {}
         self._namespace = settings.redis_namespace
         self._stop = threading.Event()
@@ -82,29 +81,14 @@ class Mover:
     def __exit__(self, *_: object) -> None:
         self._stop.set()
         self._thread.join()
-        for client in self._clients:
-            client.close()
 
     def _run(self) -> None:
         rng = random.Random(5)
         for partition in cycle(range(PARTITIONS)):
             if self._stop.wait(rng.random() * 0.2):
                 return
-            self._move(f"{self._namespace}:{{{partition}}}:")
-
-    def _move(self, key: str) -> None:
-        slot = self._clients[0].execute_command("CLUSTER", "KEYSLOT", key)
-        owner = self._owners.setdefault(slot, int(slot >= SLOTS // 2))
-        source, target = self._clients[owner], self._clients[1 - owner]
-        ids = {client: client.execute_command("CLUSTER", "MYID") for client in (source, target)}
-        target.execute_command("CLUSTER", "SETSLOT", slot, "IMPORTING", ids[source])
-        source.execute_command("CLUSTER", "SETSLOT", slot, "MIGRATING", ids[target])
-        place = target.connection_pool.connection_kwargs
-        while keys := source.execute_command("CLUSTER", "GETKEYSINSLOT", slot, 50):
-            names = ("KEYS", *keys)
-            source.execute_command("MIGRATE", place["host"], place["port"], "", 0, 5000, *names)
-            time.sleep(0.001)
-        for client in (target, source):
-            client.execute_command("CLUSTER", "SETSLOT", slot, "NODE", ids[target])
-        self._owners[slot] = 1 - owner
-        self.moved += 1
+            slot = slot_of_partition(self._namespace, partition)
+            owner = self._owners.setdefault(slot, int(slot >= SLOTS // 2))
+            move_slot(slot, self._masters[owner], self._masters[1 - owner])
+            self._owners[slot] = 1 - owner
+            self.moved += 1

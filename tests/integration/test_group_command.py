@@ -57,7 +57,7 @@ def names(settings: Settings) -> dict[str | int, str]:
     ]
     groups = fold_all(duplicates, Limits(4, 4))
     with closing(GroupStore.connect(settings)) as store:
-        store.enter()
+        store.begin()
         store.complete()
         store.swap([Swap(name, 0, Held(1, encode(group))) for name, group in groups.items()])
     return {group.original_id: name for name, group in groups.items()}

@@ -48,7 +48,7 @@ def settings(request: pytest.FixtureRequest) -> Settings:
 @pytest.fixture
 def store(settings: Settings) -> Iterator[GroupStore]:
     store = GroupStore.connect(settings)
-    store.enter()
+    store.begin()
     store.complete()
     yield store
     store.close()
@@ -120,7 +120,42 @@ class TestStates:
             store.read([ONE])
         with pytest.raises(GroupsLostError):
             store.swap([Swap(ONE, 1, Held(2, b"b"))])
-        assert store.read([ONE], known=False) == [ABSENT]
+        store.begin()
+        assert store.read([ONE], complete=False) == [ABSENT]
+
+    def test_states_that_are_lost_while_they_are_put_back_are_missed(
+        self, store: GroupStore
+    ) -> None:
+        empty(store)
+        store.begin()
+        with pytest.raises(GroupsLostError):
+            store.read([ONE])
+        store.swap([Swap(ONE, 0, Held(1, b"a"))], complete=False)
+        empty(store)
+
+        with pytest.raises(GroupsLostError):
+            store.swap([Swap(OTHER, 0, Held(1, b"a"))], complete=False)
+        with pytest.raises(GroupsLostError):
+            store.complete()
+        assert not store.enter()
+        with pytest.raises(GroupsLostError):
+            store.read([ONE])
+
+    def test_two_processes_may_put_states_back_at_once(
+        self, settings: Settings, store: GroupStore
+    ) -> None:
+        empty(store)
+        other = GroupStore.connect(settings)
+        store.begin()
+        other.begin()
+        other.swap([Swap(ONE, 0, Held(1, b"a"))], complete=False)
+        other.complete()
+
+        assert store.swap([Swap(ONE, 0, Held(1, b"a"))], complete=False) == {0: Held(1, b"a")}
+        store.complete()
+
+        assert store.read([ONE]) == other.read([ONE]) == [Held(1, b"a")]
+        other.close()
 
     def test_states_that_another_process_put_back_are_missed_too(
         self, settings: Settings, store: GroupStore
@@ -128,6 +163,7 @@ class TestStates:
         empty(store)
         other = GroupStore.connect(settings)
         assert not other.enter()
+        other.begin()
         other.complete()
         assert other.read([ONE]) == [ABSENT]
 
@@ -149,7 +185,7 @@ class TestStates:
     def test_too_few_replicas(self, settings: Settings) -> None:
         settings = settings.model_copy(update={"wait_replicas": 1, "wait_timeout": 0.02})
         store = GroupStore.connect(settings)
-        store.enter()
+        store.begin()
         store.complete()
 
         with pytest.raises(ServiceError, match="0 of 1 replicas"):
@@ -283,6 +319,7 @@ def test_the_documented_user_can_keep_groups() -> None:
         url = server.url.replace("redis://", "redis://groups:pw@")
         store = GroupStore.connect(Settings(redis_url=url))
         assert not store.enter()
+        store.begin()
         store.complete()
 
         assert store.swap([Swap(ONE, 0, Held(1, b"a"), 5.0), Swap(OTHER, 0, Held(1, b"a"))]) == {}

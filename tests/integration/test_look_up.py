@@ -209,7 +209,7 @@ def test_functions_that_are_gone_are_told(redis_url: str, redis_server: RedisSer
     fill(settings)
     with closing(RedisLookUp.connect(settings)) as index, redis_server.client() as client:
         client.function_flush()
-        with pytest.raises(ServiceError, match="Functions are gone"):
+        with pytest.raises(ServiceError, match="lacks the Functions"):
             Query(settings, index).ask([Question(DOCUMENTS[0])])
 
 

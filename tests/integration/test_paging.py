@@ -83,6 +83,19 @@ def test_probes_that_end_at_different_pages_do_not_mix(index: RedisStore) -> Non
     assert [sighted(found, row) for row in range(4)] == [list(own) for own in claims.values()]
 
 
+def test_further_pages_of_several_probes_are_asked_for_in_one_call(index: RedisStore) -> None:
+    keys = [7, 8, 9]  # in one set, so in one partition
+    for row, key in enumerate(keys):
+        fill(index, key, range(100 * row + 1, 100 * row + 7))
+
+    found = probe(index, keys, [OWN] * len(keys), Mode.LOOK)
+    index.read_on(found)
+
+    assert [sighted(found, row) for row in range(3)] == [
+        list(range(100 * row + 1, 100 * row + 7)) for row in range(3)
+    ]
+
+
 def test_a_page_goes_on_where_a_claim_was_that_has_gone_meanwhile(index: RedisStore) -> None:
     fill(index, 7, range(1, 11))
 

@@ -17,6 +17,8 @@ from stream_dedup.stream.clients import open_transport
 from stream_dedup.stream.transport import Output, PublishError, Record, Transport
 from tests.services.kafka import KafkaBroker, Topics
 
+pytestmark = pytest.mark.usefixtures("forgotten_sockets")
+
 Name = Literal["kafka-python", "confluent"]
 both = pytest.mark.parametrize("name", ["kafka-python", "confluent"])
 
@@ -252,6 +254,17 @@ class TestPromises:
             while set(transport.lag().values()) != {0} or len(transport.lag()) != 2:
                 transport.poll()
                 assert time.monotonic() < deadline, transport.lag()
+
+    def test_the_lag_counts_what_came_since_the_last_poll(
+        self, kafka: KafkaBroker, places: Topics, name: Name
+    ) -> None:
+        many: list[Any] = [(None, b"x", [], NOW)] * 1000
+        send(kafka, places, RECORDS[:6])
+        with closing(opened(settings_for(name, kafka, places))) as transport:
+            copy(transport, places.output, 6)
+            send(kafka, places, many)
+
+            assert sum(transport.lag().values()) == len(many)
 
 
 class _Closed:

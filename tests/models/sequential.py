@@ -12,7 +12,7 @@ import numpy as np
 
 from stream_dedup import Choice, Decision, Document, Settings, Status, VerifyBy
 from stream_dedup.fingerprint.fingerprinter import Fingerprinter
-from stream_dedup.settings import MEASURES
+from stream_dedup.matching_settings import MEASURES
 from stream_dedup.types import DocumentId
 
 #: Status and original id: what an index decides about a document.

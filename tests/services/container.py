@@ -9,6 +9,8 @@ from functools import cache
 
 from testcontainers.core.container import DockerContainer
 
+from tests.services.errors import ServiceError
+
 _ANSWER_SECONDS = 10.0
 _STOP_SECONDS = 20
 
@@ -31,10 +33,16 @@ class Container:
     """One container; testcontainers removes it even when the tests are killed."""
 
     def __init__(
-        self, image: str, port: int, environment: Mapping[str, str], command: Sequence[str] = ()
+        self,
+        image: str,
+        ports: Sequence[int],
+        environment: Mapping[str, str],
+        command: Sequence[str] = (),
     ) -> None:
         # The same port inside and outside, so that a server may advertise its address.
-        self._container = DockerContainer(image).with_bind_ports(port, port)
+        self._container = DockerContainer(image)
+        for port in ports:
+            self._container.with_bind_ports(port, port)
         self._container.with_envs(**environment)
         if command:
             self._container.with_command(list(command))
@@ -76,6 +84,11 @@ class Container:
         self._container.reload()
         if self._container.status == "paused":
             self._container.get_wrapped_container().unpause()
+
+    def limit_files(self, size: int | None) -> None:
+        """Refuse: a limit of a process does not reach into a container."""
+        msg = "The disk of a container cannot be filled; start the service locally."
+        raise ServiceError(msg)
 
     def log(self) -> str:
         """Return what the server wrote."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 import random
+import resource
 import shutil
 import signal
 import socket
@@ -78,12 +79,25 @@ class Process:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 process_group=0,
+                # SIGXFSZ stays ignored: past ``limit_files`` writing fails, as on a full disk.
+                restore_signals=False,
             )
+
+    def terminate(self) -> None:
+        """Ask the program to end, without waiting."""
+        self._signal(signal.SIGTERM)
+        self.resume()  # a paused program would not see the signal
+
+    def wait(self, seconds: float) -> int | None:
+        """Wait until the program has ended; return its exit code, None when it still runs."""
+        if self._popen is not None:
+            with suppress(subprocess.TimeoutExpired):
+                return self._popen.wait(seconds)
+        return None
 
     def stop(self) -> None:
         """Ask the program to end; kill it when it does not."""
-        self._signal(signal.SIGTERM)
-        self.resume()  # a paused program would not see the signal
+        self.terminate()
         if self._popen is not None:
             with suppress(subprocess.TimeoutExpired):
                 self._popen.wait(_STOP_SECONDS)
@@ -102,6 +116,17 @@ class Process:
     def resume(self) -> None:
         """Let a paused program go on."""
         self._signal(signal.SIGCONT)
+
+    def limit_files(self, size: int | None) -> None:
+        """Let writing beyond so many bytes of a file fail, until a limit of None or the next life.
+
+        The soft limit of a process may be raised again without any privilege.
+        """
+        if self._popen is not None and self.is_alive:
+            pid = self._popen.pid
+            _, hard = resource.prlimit(pid, resource.RLIMIT_FSIZE)
+            soft = hard if size is None else size
+            resource.prlimit(pid, resource.RLIMIT_FSIZE, (soft, hard))
 
     def log(self) -> str:
         """Return the last lines that the program wrote."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -39,19 +40,30 @@ class Prometheus(Service):
 
     def query(self, expression: str) -> list[dict[str, Any]]:
         """Evaluate ``expression`` now and return the series found."""
-        question = urlencode({"query": expression})
-        with urlopen(f"{self.url}/api/v1/query?{question}", timeout=10) as answer:
+        return self._ask("query", query=expression)
+
+    def query_range(
+        self, expression: str, start: float, end: float, step: float
+    ) -> list[dict[str, Any]]:
+        """Evaluate ``expression`` every ``step`` seconds from ``start`` to ``end`` (Unix time)."""
+        return self._ask("query_range", query=expression, start=start, end=end, step=step)
+
+    def _ask(self, what: str, **question: object) -> list[dict[str, Any]]:
+        with urlopen(f"{self.url}/api/v1/{what}?{urlencode(question)}", timeout=10) as answer:
             result: list[dict[str, Any]] = json.load(answer)["data"]["result"]
         return result
 
 
-def promtool(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+def promtool(
+    *arguments: str | Path, stdin: Path = Path(os.devnull)
+) -> subprocess.CompletedProcess[str]:
     """Run promtool and return what it said; its output is in ``stdout``."""
-    return subprocess.run(
-        [find_program("promtool"), *map(str, arguments)],
-        check=False,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+    with stdin.open() as given:
+        return subprocess.run(
+            [find_program("promtool"), *map(str, arguments)],
+            check=False,
+            stdin=given,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Self
 
 import redis
@@ -31,6 +31,8 @@ class RedisServer(Service):
         policy: str = "noeviction",
         extra: Sequence[str] = (),
         local: bool = False,
+        tls: bool = False,
+        port: int | None = None,
     ) -> None:
         """Describe the server.
 
@@ -39,13 +41,17 @@ class RedisServer(Service):
             policy: what it does when memory is full (``maxmemory-policy``).
             extra: more arguments, such as ``("--maxmemory", "10mb")``.
             local: never in Docker.
+            tls: its port is for TLS.
+            port: its port; default: a free one.
         """
         if address is not None:
             self._url = address
             return
-        self.port = free_ports(1)[0]
-        self._url = f"redis://127.0.0.1:{self.port}/0"
-        self._runner = _runner(self.port, ("--maxmemory-policy", policy, *extra), local=local)
+        self.port = port or free_ports(1)[0]
+        self._url = f"{'rediss' if tls else 'redis'}://127.0.0.1:{self.port}/0"
+        option = ("--port", "0", "--tls-port") if tls else ("--port",)
+        arguments = (*option, str(self.port), "--maxmemory-policy", policy, *extra)
+        self._runner = _runner(self.port, arguments, local=local)
 
     @property
     def url(self) -> str:
@@ -76,17 +82,25 @@ class RedisServer(Service):
 class RedisCluster:
     """Local processes: masters, each with its share of the slots, and replicas of each."""
 
-    def __init__(self, masters: int = 3, *, policy: str = "noeviction", replicas: int = 0) -> None:
+    def __init__(
+        self,
+        masters: int = 3,
+        *,
+        policy: str = "noeviction",
+        replicas: int = 0,
+        make: Callable[..., RedisServer] = RedisServer,
+    ) -> None:
         """Describe the Cluster.
 
         Args:
             masters: how many there are.
             policy: what they do when memory is full (``maxmemory-policy``).
             replicas: how many each master has.
+            make: called as ``RedisServer`` is, for each node.
         """
         self._bus_ports = free_ports(masters * (1 + replicas))
         self.nodes = [
-            RedisServer(policy=policy, extra=_cluster_arguments(bus_port), local=True)
+            make(policy=policy, extra=_cluster_arguments(bus_port), local=True)
             for bus_port in self._bus_ports
         ]
         self.masters = self.nodes[:masters]
@@ -94,6 +108,31 @@ class RedisCluster:
         self.replicas = self.nodes[masters:]
         self._each = replicas
         self._stack = ExitStack()
+
+    def is_whole(self) -> bool:
+        """Whether all slots are served, by primaries whose replicas are all there and in sync."""
+        try:
+            return all(map(self._has_place, self.nodes))
+        except redis.RedisError:
+            return False
+
+    def _has_place(self, node: RedisServer) -> bool:
+        with node.client() as client:
+            state, info = client.cluster("INFO"), client.info("replication")
+        if state["cluster_state"] != "ok" or int(state["cluster_slots_assigned"]) != _SLOTS:
+            return False
+        if info["role"] == "slave":
+            return bool(info["master_link_status"] == "up")
+        return bool(info["connected_slaves"] == self._each)
+
+    def primaries(self) -> list[RedisServer]:
+        """Return the nodes that say that they take writes."""
+        found = []
+        for node in self.nodes:
+            with suppress(redis.RedisError), node.client() as client:
+                if client.info("replication")["role"] == "master":
+                    found.append(node)
+        return found
 
     @property
     def url(self) -> str:
@@ -185,9 +224,9 @@ def _cluster_arguments(bus_port: int) -> tuple[str, ...]:
 
 
 def _runner(port: int, arguments: Sequence[str], *, local: bool) -> Runner:
-    common = ["--port", str(port), "--save", "", "--appendonly", "no", *arguments]
+    common = ["--save", "", "--appendonly", "no", *arguments]
     if docker_answers() and not local:
-        return Container(IMAGE, port, {}, ["redis-server", *common])
+        return Container(IMAGE, [port], {}, ["redis-server", *common])
     program = find_program("redis-server", "valkey-server")
     directory = scratch_directory("redis")
     place = ["--bind", "127.0.0.1", "--dir", str(directory)]

@@ -39,6 +39,9 @@ class Runner(Protocol):
     def resume(self) -> None:
         """Let a paused server go on."""
 
+    def limit_files(self, size: int | None) -> None:
+        """Let writing beyond so many bytes of a file fail; None: no more."""
+
     def log(self) -> str:
         """Return the end of what the server wrote."""
 
@@ -91,6 +94,14 @@ class Service(ABC):
     def resume(self) -> None:
         """Let a paused server go on."""
         self._own().resume()
+
+    def limit_files(self, size: int | None) -> None:
+        """Let writing beyond so many bytes of a file fail, as on a full disk; None: no more."""
+        self._own().limit_files(size)
+
+    def launch(self) -> None:
+        """Start the server without waiting until it answers."""
+        self._own().start()
 
     def close(self) -> None:
         """Stop the server for good, unless it ran before the tests."""

@@ -807,4 +807,6 @@ class TestExplain:
     def test_other_settings_are_refused(self) -> None:
         run("in.jsonl", "--state", "s.db")
 
-        assert invoke("explain", "in.jsonl:1", "--state", "s.db", "--seed", "x").exit_code == 78
+        Path("seed").write_text("x")
+        other = invoke("explain", "in.jsonl:1", "--state", "s.db", "--seed-file", "seed")
+        assert other.exit_code == 78

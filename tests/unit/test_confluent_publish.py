@@ -10,12 +10,23 @@ from confluent_kafka import KafkaError, KafkaException
 
 from stream_dedup.settings import Settings
 from stream_dedup.stream import confluent_publish
+from stream_dedup.stream.confluent_clients import discard
 from stream_dedup.stream.confluent_publish import Outbox
 from stream_dedup.stream.transactional import RecordRefusedError
 from stream_dedup.stream.transport import Output
 
 TOO_LARGE = KafkaError(KafkaError.MSG_SIZE_TOO_LARGE)
 GONE = KafkaError(KafkaError._TRANSPORT)
+
+
+def test_a_producer_that_was_fenced_can_be_discarded() -> None:
+    """Found by the campaign of faults: it raises its fatal error at every call."""
+    producer = mock.Mock()
+    producer.poll.side_effect = KafkaException(KafkaError(KafkaError._FENCED))
+
+    discard(producer)
+
+    producer.purge.assert_called_once_with(blocking=False)
 
 
 class Input(NamedTuple):
@@ -76,12 +87,12 @@ class FakeProducer:
 
 
 def outbox(producer: FakeProducer) -> Outbox:
-    def opened(_settings: Settings, _name: str, _bytes: int, on_failure: Any) -> FakeProducer:
-        producer.on_failure = on_failure
+    def opened(_settings: Settings, _name: str, _bytes: int, *told: Any) -> FakeProducer:
+        producer.on_failure, _ = told
         return producer
 
     with mock.patch.object(confluent_publish, "open_producer", opened):
-        return Outbox(Settings(), "worker-0", 1000, lambda: None)
+        return Outbox(Settings(), "worker-0", 1000, lambda: None, lambda: False)
 
 
 def outputs(*records: Input) -> list[Output]:

@@ -243,6 +243,7 @@ def test_a_file_of_the_first_version_still_opens(tmp_path: Path) -> None:
     database = sqlite3.connect(path)
     database.executescript(
         "DROP TABLE changes; DELETE FROM meta WHERE name NOT IN ('format', 'configuration');"
+        "UPDATE meta SET value = '1' WHERE name = 'format';"
     )
     database.execute("INSERT INTO originals VALUES (999, x'9690c400c400c400c400c400')")
     database.commit()

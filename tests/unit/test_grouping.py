@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from stream_dedup.errors import ServiceError
@@ -74,6 +74,9 @@ class Log:
     def joined(self) -> bool:
         return True
 
+    def stay(self) -> None:
+        pass
+
     def close(self) -> None:
         pass
 
@@ -84,19 +87,27 @@ class MemoryStates:
     def __init__(self, script: list[str]) -> None:
         self.script = script
         self.held: dict[str, Held] = {}
-        self.whole = False
+        #: How often everything was lost, as it is and as the process knows; what is complete.
+        self.life = self.known = 0
+        self.whole: int | None = None
 
     def enter(self) -> bool:
-        return self.whole
+        self.known = self.life
+        return self.whole == self.life
+
+    def begin(self) -> None:
+        self.known = self.life
 
     def complete(self) -> None:
-        self.whole = True
+        self._check(complete=False)
+        self.whole = self.life
 
-    def read(self, ids: Sequence[str], *, known: bool = True) -> list[Held]:
-        self._fail(known=known)
+    def read(self, ids: Sequence[str], *, complete: bool = True) -> list[Held]:
+        self._fail(complete=complete)
         return [self.held.get(name, ABSENT) for name in ids]
 
-    def swap(self, swaps: Sequence[Swap], *, known: bool = True) -> dict[int, Held]:
+    def swap(self, swaps: Sequence[Swap], *, complete: bool = True) -> dict[int, Held]:
+        self._check(complete=complete)
         refused = {}
         for number, swap in enumerate(swaps):
             stands = self.held.get(swap.duplicate_id, ABSENT)
@@ -104,17 +115,21 @@ class MemoryStates:
                 self.held[swap.duplicate_id] = swap.held
             else:
                 refused[number] = stands
-        self._fail(known=known)  # after it was done, which nobody can tell
+        self._fail(complete=complete)  # after it was done, which nobody can tell
         return refused
 
-    def _fail(self, *, known: bool) -> None:
+    def _check(self, *, complete: bool) -> None:
+        if self.known != self.life or (complete and self.whole != self.life):
+            raise GroupsLostError(EMPTY)
+
+    def _fail(self, *, complete: bool) -> None:
         step = self.script.pop() if self.script and self.script[-1] in {AWAY, EMPTY} else None
         if step == AWAY:
             raise ServiceError(AWAY)
         if step == EMPTY:
-            self.held, self.whole = {}, False
-        if known and not self.whole:
-            raise GroupsLostError(EMPTY)
+            self.held = {}
+            self.life += 1
+        self._check(complete=complete)
 
 
 class Clock:
@@ -167,6 +182,7 @@ def last_states(log: Log) -> dict[str, Group]:
 
 
 class TestExactlyOnce:
+    @example([0] * 6, [EMPTY, EMPTY, EMPTY, LATE])  # lost again when all was put back
     @given(
         st.lists(st.integers(0, 4), min_size=1, max_size=40),
         st.lists(st.sampled_from([LOST, LATE, AWAY, EMPTY]), max_size=12),
@@ -197,7 +213,7 @@ class TestExactlyOnce:
 class TestEnd:
     def test_it_gives_up_when_redis_stays_away(self) -> None:
         class Away(MemoryStates):
-            def read(self, ids: Sequence[str], *, known: bool = True) -> list[Held]:
+            def read(self, ids: Sequence[str], *, complete: bool = True) -> list[Held]:
                 raise ServiceError(AWAY)
 
         log, clock = Log([encode(member(1, 1))], []), Clock()
@@ -210,7 +226,7 @@ class TestEnd:
     def test_it_ends_while_redis_is_away_when_asked_to(self) -> None:
         log, clock = Log([encode(member(1, 1))], [AWAY]), Clock()
         states: Any = MemoryStates([AWAY])
-        states.whole = True
+        states.whole = states.life
         keeper = Keeper(SETTINGS, states, log.states, clock)
 
         loop = GroupLoop(SETTINGS, log, keeper, clock, stopping=lambda: log.at > 0)

@@ -179,9 +179,40 @@ class TestRecords:
         assert [record.identity for record in records] == batch.identities.tolist()
         assert b"".join(record.sketch for record in records) == batch.prints.sketches.tobytes()
 
+    @pytest.mark.parametrize(
+        "document_id",
+        [
+            "",
+            "n\xe4me",
+            "x" * 40,
+            "x" * 300,
+            "x" * 1024,
+            7,
+            200,
+            -3,
+            -200,
+            2**40,
+            2**64 - 1,
+            -(2**63),
+        ],
+    )
+    def test_what_a_later_version_adds_at_the_end_is_passed_over(
+        self, document_id: str | int
+    ) -> None:
+        document = Document(document_id, "one two three four", 12.5)
+        batch = index_batch([document], Fingerprinter(Settings()).fingerprint([document.text]))
+        form = RecordFormat(256)
+        (data,) = form.encode(batch)
+
+        assert form.decode(data + b"\x00more\xff") == form.decode(data)
+
     def test_a_short_one_is_refused(self) -> None:
         with pytest.raises(ValueError, match="too short"):
             RecordFormat(256).decode(b"x" * 40)
+
+    def test_one_without_an_id_is_refused(self) -> None:
+        with pytest.raises(ValueError, match="no document id"):
+            RecordFormat(256).decode(bytes(8 + 8 + 16 + 256) + b"\xc1rest")
 
 
 def test_a_duplicate_id_follows_from_the_original_alone() -> None:

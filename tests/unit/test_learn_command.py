@@ -154,7 +154,7 @@ class TestErrors:
 
         assert result.exit_code == 2
         assert result.stderr == (
-            "Error: clean: 'html' is not a step; write markup, urls, numbers, boilerplate with "
+            "Error: clean: step 2 is unknown; write markup, urls, numbers, boilerplate with "
             "commas between.\n"
         )
 

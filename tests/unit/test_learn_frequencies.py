@@ -21,6 +21,7 @@ from stream_dedup.fingerprint.hashing import frequencies_origin
 from stream_dedup.fingerprint.simhash import SimHash
 from stream_dedup.fingerprint.weights import distinct
 from stream_dedup.settings import Settings
+from stream_dedup.text.sealed import unseal
 from stream_dedup.types import Method
 
 FOOTER = "all rights reserved by the publisher of this site"
@@ -142,7 +143,7 @@ class TestFile:
 
         content = Path("some.freq").read_bytes()
 
-        about = msgspec.msgpack.decode(content)
+        about = msgspec.msgpack.decode(unseal(content))
         assert len(content) < 20_000
         assert about.pop("counts")
         assert about.pop("seed")
@@ -161,7 +162,11 @@ class TestFile:
             (lambda _: b"", "Input data was truncated"),
             (lambda _: b"not one", "Expected"),
             (lambda content: content[:-100], "truncated"),
-            (lambda content: content.replace(b"version\x01", b"version\x02"), "in version 2"),
+            (lambda content: content.replace(b"version\x01", b"version\x02"), "it is damaged"),
+            (
+                lambda content: unseal(content).replace(b"version\x01", b"version\x02"),
+                "in version 2",
+            ),
         ],
     )
     def test_another_file_is_refused(self, damage: Callable[[bytes], bytes], reason: str) -> None:

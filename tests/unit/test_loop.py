@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
-import prometheus_client
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,6 +16,7 @@ from prometheus_client import REGISTRY, CollectorRegistry, Histogram
 from stream_dedup import metrics
 from stream_dedup.errors import ServiceError
 from stream_dedup.settings import Settings
+from stream_dedup.stream.damaged import Damaged
 from stream_dedup.stream.loop import Loop, Observer
 from stream_dedup.stream.messages import Reason
 from stream_dedup.stream.patience import GIVE_UP_SECONDS
@@ -89,6 +89,9 @@ class ScriptedTransport:
 
     def joined(self) -> bool:
         return True
+
+    def stay(self) -> None:
+        pass
 
     def close(self) -> None:
         pass
@@ -259,7 +262,11 @@ POISON = {
     Reason.BAD_ID: b'{"text": "a", "id": []}',
     Reason.BAD_TIME: b'{"text": "a", "at": "noon"}',
     Reason.BAD_RANK: b'{"text": "a", "rank": "first"}',
+    Reason.BAD_HEADER: b'{"text": "a"}',
+    Reason.UNREADABLE: None,
 }
+#: What the client tells itself, and which parts of the record it lacks then.
+DAMAGE = {Reason.BAD_HEADER: (), Reason.UNREADABLE: ("value", "key", "headers")}
 
 
 class Alternating(FakeDeduplicator):
@@ -328,7 +335,10 @@ class TestDeadLetters:
     @pytest.mark.parametrize("reason", POISON, ids=str)
     def test_poison_goes_aside_and_the_others_go_on(self, reason: Reason) -> None:
         key = b"\xff" if reason is Reason.TOMBSTONE else b"k"
-        poison = Message(POISON[reason], key, [("trace", b"1")])
+        trace: list[tuple[str, bytes | None]] = [("trace", b"1")]
+        if reason in DAMAGE:
+            trace = Damaged(trace, reason, "It is damaged.", DAMAGE[reason])
+        poison = Message(POISON[reason], key, trace)
         before = metric("dead_letters_total", reason=str(reason))
 
         outputs = drain(
@@ -339,7 +349,8 @@ class TestDeadLetters:
         assert places(outputs) == Counter({(p, o): 1 for p in (0, 1) for o in range(3)})
         found = headers(letter)
         assert found.pop("dead-letter-detail")
-        truncated = {"dead-letter-truncated": b"value"} if reason is Reason.TOO_LARGE else {}
+        lost = ("value",) if reason is Reason.TOO_LARGE else DAMAGE.get(reason, ())
+        truncated = {"dead-letter-truncated": ",".join(lost).encode()} if lost else {}
         assert found == {
             "trace": b"1",
             "dead-letter-reason": reason.encode(),
@@ -352,6 +363,27 @@ class TestDeadLetters:
         expected = POISON[reason]
         assert letter.value == (expected and expected[:65_536])
         assert metric("dead_letters_total", reason=str(reason)) == before + 1
+
+    @pytest.mark.parametrize(
+        ("came", "leaves"),
+        [
+            (b"1", b"1"),
+            (b"12", b"12"),
+            (b"0", None),
+            (b"-1", None),
+            (b"x", None),
+            (b"9" * 20, None),
+            (None, None),
+        ],
+    )
+    def test_how_often_it_was_replayed_stays_with_it(
+        self, came: bytes | None, leaves: bytes | None
+    ) -> None:
+        message = Message(b"poison", b"k", [("dead-letter-replays", came)])
+
+        (letter,) = drain(ScriptedTransport([message]))
+
+        assert headers(letter).get("dead-letter-replays") == leaves
 
     def test_a_tombstone_without_a_key_gets_an_empty_value(self) -> None:
         (letter,) = drain(ScriptedTransport([Message(None)]))
@@ -580,12 +612,3 @@ class TestMetrics:
         drain(ScriptedTransport(texts(4)))
 
         assert metric("consumer_lag_records", topic="documents", partition="0") == 0
-
-    def test_every_name_has_the_prefix_and_its_unit(self) -> None:
-        units = ("_total", "_seconds", "_records", "_documents", "_originals", "_info")
-        for value in vars(metrics).values():
-            if isinstance(value, prometheus_client.Counter | prometheus_client.Gauge | Histogram):
-                (family,) = value.collect()
-                name = family.name + ("_total" if family.type == "counter" else "")
-                assert name.startswith("stream_dedup_")
-                assert name.endswith(units)

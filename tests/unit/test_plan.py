@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stream_dedup.cli.plan import _evidence_bytes
 from stream_dedup.errors import SettingsError
 from stream_dedup.fingerprint.banding import SIGNATURE_VALUES
 from stream_dedup.fingerprint.fingerprinter import Fingerprinter, Fingerprints
 from stream_dedup.fingerprint.hashing import configuration_version
 from stream_dedup.fingerprint.minhash import MinHash
+from stream_dedup.fingerprint.planned import evidence_bytes
 from stream_dedup.fingerprint.simhash import SimHash
 from stream_dedup.index.base import IndexBatch
 from stream_dedup.index.keys import Layout
@@ -243,7 +243,7 @@ class TestPredictions:
         batch = _one("x" * 20, fingerprinter.fingerprint(["some text"]))
         (record,) = RecordFormat.of(fingerprinter).encode(batch)
 
-        load = Load(1_000, _evidence_bytes(settings, None), 20)
+        load = Load(1_000, evidence_bytes(settings, None), 20)
 
         assert record_value_bytes(load) == 1 + len(record)
 

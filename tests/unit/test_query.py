@@ -99,13 +99,14 @@ class TestCommand:
             ((), 2, "Give a text, - for standard input, or documents with --file."),
             (("text", "--file", "all.jsonl"), 2, "Give a text, - for standard input"),
             (("--file", "bad.jsonl"), 65, "bad.jsonl:1 is not a document"),
-            (("text", "--seed", "x"), 78, "made with other fingerprint settings"),
+            (("text", "--seed-file", "seed"), 78, "made with other fingerprint settings"),
         ],
     )
     def test_what_cannot_be_asked_is_told(
         self, arguments: tuple[str, ...], code: int, reason: str
     ) -> None:
         Path("bad.jsonl").write_text("no JSON\n")
+        Path("seed").write_text("x")
 
         result = query(*arguments)
 

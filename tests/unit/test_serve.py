@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import SecretStr
 from starlette.testclient import TestClient
 
-from stream_dedup import Deduplicator, Document, ServiceError, Settings, SettingsError
+from stream_dedup import Deduplicator, Document, ServiceError, Settings
 from stream_dedup.index.base import LookUp
 from stream_dedup.query import Answer, Query, Question
 from stream_dedup.serve import lane, source
 from stream_dedup.serve.app import make_app
 from stream_dedup.serve.groups import Groups
 from stream_dedup.serve.lane import Busy, Lane
-from stream_dedup.serve.server import token_of
 from stream_dedup.serve.source import Source
 
 STORY = " ".join(f"word{number}" for number in range(100))
@@ -255,25 +253,6 @@ class TestToken:
             assert response.headers["www-authenticate"] == "Bearer"
             assert "Authorization: Bearer TOKEN" in response.json()["detail"]
 
-    def test_it_comes_from_a_setting_or_a_file(self, tmp_path: Path) -> None:
-        path = tmp_path / "token"
-        path.write_text("secret\n")
-
-        assert token_of(Settings()) == ""
-        assert token_of(Settings(serve_token=SecretStr("other"))) == "other"
-        assert token_of(Settings(serve_token_file=path)) == "secret"
-        with pytest.raises(SettingsError, match="both set"):
-            token_of(Settings(serve_token=SecretStr("other"), serve_token_file=path))
-
-    @pytest.mark.parametrize("content", [None, b"", b"\n", b"\xff"])
-    def test_a_file_without_one_is_refused(self, tmp_path: Path, content: bytes | None) -> None:
-        path = tmp_path / "token"
-        if content is not None:
-            path.write_bytes(content)
-
-        with pytest.raises(SettingsError, match="token"):
-            token_of(Settings(serve_token_file=path))
-
 
 class TestIndexAway:
     def test_503_until_it_is_back(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -422,3 +401,14 @@ def test_what_is_asked_is_counted(client: TestClient) -> None:
     query(client, {}, 422)
 
     assert (count(new), count(bad)) == (before[0] + 2, before[1] + 1)
+
+
+def test_its_metrics_name_the_configuration_and_tell_of_redis(client: TestClient) -> None:
+    query(client, {"documents": [{"text": "one"}]})
+
+    page = client.get("/metrics").text
+
+    assert re.search(r'stream_dedup_build_info\{configuration="\w{16}",version="[^"]+"\} 1.0', page)
+    assert "# TYPE stream_dedup_redis_errors_total counter" in page
+    assert "stream_dedup_redis_retries_total" in page
+    assert "stream_dedup_documents_total" not in page

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from prometheus_client import REGISTRY
 from stream_dedup_workers import supervisor as module
 from stream_dedup_workers.http import StatusServer
 from stream_dedup_workers.process import transactional_id
@@ -97,7 +98,7 @@ class Running:
     def get(self, path: str) -> tuple[int, str]:
         return get(self.port, path)
 
-    def until(self, condition: Callable[[], bool], seconds: float = 20) -> None:
+    def until(self, condition: Callable[[], bool], seconds: float = 90) -> None:
         deadline = time.monotonic() + seconds
         while not condition():
             assert time.monotonic() < deadline, "it did not come to pass"
@@ -108,11 +109,11 @@ class Running:
         return notes.read_text().split() if notes.exists() else []
 
     def stop(self) -> int | None:
-        self.supervisor._stop.set()
+        self.supervisor.stop()
         return self.end()
 
     def end(self) -> int | None:
-        self._thread.join(20)
+        self._thread.join(60)
         assert not self._thread.is_alive()
         return self.code
 
@@ -158,11 +159,27 @@ class TestSupervisor:
         assert running.stop() == 0
 
     def test_a_worker_that_stalls_is_killed_and_started_again(self, start: Start) -> None:
-        running = start(stalling, stall_timeout=6)
+        running = start(stalling, stall_timeout=15)
         running.until(lambda: len(running.lives()) >= 2)
 
         assert 'worker_restarts_total{cause="stall"}' in running.get("/metrics")[1]
         assert running.stop() == 0
+
+    def test_its_own_metrics_are_told_once(self, start: Start) -> None:
+        running = start(steady, processes=2)
+        running.until(lambda: "stream_dedup_ready 1.0\n" in running.get("/metrics")[1])
+        page = running.get("/metrics")[1]
+
+        assert page.count("# TYPE stream_dedup_ready gauge") == 1
+        assert page.count("\nstream_dedup_ready ") == 1
+        taken = dict(
+            line.split() for line in page.splitlines() if line.startswith("stream_dedup_w")
+        )
+        for number in range(2):
+            assert float(taken[f'stream_dedup_worker_resident_bytes{{worker="{number}"}}']) > 1e6
+            assert float(taken[f'stream_dedup_worker_cpu_seconds_total{{worker="{number}"}}']) > 0
+        assert running.stop() == 0
+        assert REGISTRY.get_sample_value("stream_dedup_ready") == 0
 
     def test_is_not_ready_while_redis_is_away(self, start: Start) -> None:
         running = start(steady)

@@ -34,7 +34,7 @@ from stream_dedup.errors import SettingsError
 from stream_dedup.fingerprint.fingerprinter import Fingerprinter
 from stream_dedup.index.base import index_batch
 from stream_dedup.index.records import RecordFormat
-from stream_dedup.settings import MEASURES
+from stream_dedup.matching_settings import MEASURES
 from stream_dedup.settings_sources import load_settings
 from stream_dedup.stream.messages import Decoder, Poison, Reason
 from stream_dedup.verify.bloom import BITS, LIMIT, standard_error
@@ -480,6 +480,9 @@ class TestStateFiles:
         with sqlite3.connect(path) as database:
             empty = msgspec.msgpack.encode([[], b"", b"", b"", b"", b""])
             database.execute("INSERT INTO originals (columns) VALUES (?)", (empty,))
+            # Such a file is of format 1, which has no seal.
+            database.execute("DELETE FROM meta WHERE name = 'seal'")
+            database.execute("UPDATE meta SET value = '1' WHERE name = 'format'")
         database.close()
 
         with Deduplicator(Settings(), state=path) as deduplicator:

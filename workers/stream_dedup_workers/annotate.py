@@ -16,6 +16,7 @@ from stream_dedup.stream.loop import Loop
 from stream_dedup.types import Decision, Document, DocumentId
 from stream_dedup_workers import process
 from stream_dedup_workers.pulse import Pulse
+from stream_dedup_workers.sampling import sampling
 from stream_dedup_workers.shadow import shadowed
 from stream_dedup_workers.sweeping import sweeping
 
@@ -34,6 +35,7 @@ class CountedDeduplicator:
         self._index = RedisIndex.connect(settings)
         self._deduplicator = Deduplicator(settings, index=self._index)
         self.configuration = self._deduplicator.configuration
+        self.layout = self._index.store.layout
 
     def decide(self, documents: Sequence[Document]) -> list[Decision]:
         """Decide a batch, in order."""
@@ -41,7 +43,11 @@ class CountedDeduplicator:
         counts = self._index.counts
         metrics.claims_voided_total.inc(counts.voided)
         metrics.claims_retried_total.inc(counts.retried)
+        metrics.probes_total.inc(counts.probes)
         metrics.capped_probes_total.inc(counts.capped)
+        metrics.candidates_total.inc(counts.candidates)
+        metrics.verifications["accepted"].inc(counts.accepted)
+        metrics.verifications["rejected"].inc(counts.rejected)
         metrics.late_documents_total.inc(counts.late)
         metrics.future_documents_total.inc(counts.ahead)
         return decisions
@@ -49,6 +55,10 @@ class CountedDeduplicator:
     def await_rebuild(self, beat: Callable[[], None], stopping: Callable[[], bool]) -> None:
         """Wait for the rebuild of the index to end, if there is one (see ``handover``)."""
         await_rebuild(self._deduplicator.settings, self._index, beat=beat, stopping=stopping)
+
+    def tell_progress(self, beat: Callable[[], None]) -> None:
+        """Have this called with each round of calls to Redis, of which a batch may take many."""
+        self._index.store.progress = beat
 
     def forget(self, ids: Sequence[DocumentId]) -> list[int]:
         """Forget the originals that have these ids."""
@@ -77,10 +87,19 @@ def _work(settings: Settings, identity: str, pulse: Pulse, stop: Callable[[], bo
         pulse.beat()
         deduplicator.await_rebuild(pulse.beat, stop)
         with (
-            process.transport_of(settings, identity, pulse) as (transport, beat),
+            process.transport_of(settings, identity, pulse, stop) as (transport, beat),
             sweeping(settings),
+            sampling(settings, deduplicator.layout),
         ):
-            log.info("started, configuration %s", deduplicator.configuration)
+            log.info(
+                "started, configuration %(configuration)s",
+                {
+                    "configuration": deduplicator.configuration,
+                    "version": __version__,
+                    "transactional_id": identity,
+                },
+            )
+            deduplicator.tell_progress(beat)
             loop = Loop(
                 settings, transport, deduplicator, time, stopping=stop, beat=beat, observer=shadow
             )

@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Callable
 
+from stream_dedup import __version__
 from stream_dedup.index.group_store import GroupStore
 from stream_dedup.settings import Settings
 from stream_dedup.stream.grouping import GroupLoop
@@ -28,8 +29,11 @@ def _work(settings: Settings, identity: str, pulse: Pulse, stop: Callable[[], bo
         pulse.beat()
         keeper = keeper_of(settings, store, time, pulse.beat)
         keeper.open()
-        with process.transport_of(settings, identity, pulse) as (transport, beat):
-            log.info("started")
+        with process.transport_of(settings, identity, pulse, stop) as (transport, beat):
+            log.info(
+                "started as %(transactional_id)s",
+                {"version": __version__, "transactional_id": identity},
+            )
             GroupLoop(settings, transport, keeper, time, stopping=stop, beat=beat).run()
     finally:
         store.close()

@@ -8,11 +8,12 @@ from socketserver import ThreadingMixIn
 from typing import TYPE_CHECKING
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
-from prometheus_client import CollectorRegistry, make_wsgi_app
+from prometheus_client import CollectorRegistry, Metric, make_wsgi_app
 from prometheus_client.multiprocess import MultiProcessCollector
 
 from stream_dedup import metrics
 from stream_dedup.errors import SettingsError
+from stream_dedup.tokens import CHALLENGE, admits
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIEnvironment
@@ -39,6 +40,20 @@ class _Handler(WSGIRequestHandler):
         pass
 
 
+class _WorkerMetrics(MultiProcessCollector):
+    """What the worker processes keep, but for the supervisor's metrics.
+
+    They have these too, without ever setting them.
+    """
+
+    _SUPERVISED = frozenset(metric._name for metric in metrics.SUPERVISED)
+
+    def collect(self) -> list[Metric]:
+        """Return the metrics of all worker processes as one."""
+        families = super().collect()  # type: ignore[no-untyped-call]
+        return [family for family in families if family.name not in self._SUPERVISED]
+
+
 class StatusServer:
     """Serves the state of the worker processes from a thread.
 
@@ -48,18 +63,28 @@ class StatusServer:
         metrics_directory: where the worker processes keep their metrics.
         healthy: says what keeps the workers from making progress.
         ready: says what keeps them from taking part in the stream.
+        token: what a client of /metrics must send; empty when anybody may ask.
 
     Raises:
         SettingsError: the address cannot be bound.
     """
 
     def __init__(
-        self, host: str, port: int, metrics_directory: str, *, healthy: Probe, ready: Probe
+        self,
+        host: str,
+        port: int,
+        metrics_directory: str,
+        *,
+        healthy: Probe,
+        ready: Probe,
+        token: str = "",
     ) -> None:
         registry = CollectorRegistry()
-        MultiProcessCollector(registry, path=metrics_directory)  # type: ignore[no-untyped-call]
-        registry.register(metrics.worker_restarts_total)
+        _WorkerMetrics(registry, path=metrics_directory)  # type: ignore[no-untyped-call]
+        for metric in metrics.SUPERVISED:
+            registry.register(metric)
         self._metrics = make_wsgi_app(registry)
+        self._token = token
         self._probes = {"/healthz": healthy, "/readyz": ready}
         try:
             self._server = make_server(host, port, self._answer, _Server, _Handler)
@@ -88,6 +113,9 @@ class StatusServer:
     def _answer(self, environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
         path = environ.get("PATH_INFO", "")
         if path == "/metrics":
+            if not admits(self._token, environ.get("HTTP_AUTHORIZATION", "")):
+                advice = "Send the server's token as Authorization: Bearer TOKEN."
+                return _plain(start, "401 Unauthorized", advice, ("WWW-Authenticate", CHALLENGE))
             return self._metrics(environ, start)  # type: ignore[no-any-return]
         probe = self._probes.get(path)
         if probe is None:
@@ -98,6 +126,8 @@ class StatusServer:
         return _plain(start, "200 OK", "ok")
 
 
-def _plain(start: StartResponse, status: str, text: str) -> Iterable[bytes]:
-    start(status, [("Content-Type", "text/plain; charset=utf-8")])
+def _plain(
+    start: StartResponse, status: str, text: str, *headers: tuple[str, str]
+) -> Iterable[bytes]:
+    start(status, [("Content-Type", "text/plain; charset=utf-8"), *headers])
     return [f"{text}\n".encode()]

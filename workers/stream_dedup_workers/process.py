@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
 import signal
@@ -10,8 +11,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+import msgspec
+
 from stream_dedup import metrics
 from stream_dedup.errors import StreamDedupError
+from stream_dedup.index.connection import shown
 from stream_dedup.settings import Settings
 from stream_dedup.stream.clients import open_transport
 from stream_dedup.stream.collector import calm
@@ -43,33 +47,61 @@ def run(settings: Settings, instance: str, number: int, pulse: Pulse, work: Work
 
     Exits with 0 after SIGTERM, with an error's ``exit_code`` after that error.
     """
-    logs.configure(f"worker-{number}", settings.log_format)
+    logs.configure(f"worker-{number}", settings.log_format, settings.log_level)
     stop = _Stop()
     try:
         work(settings, transactional_id(settings, instance, number), pulse, stop)
     except StreamDedupError as error:
         log.error("%s", error)  # noqa: TRY400 - an error on purpose needs no traceback
         sys.exit(error.exit_code)
+    except Exception:  # what starts processes would print it, on many lines
+        log.exception("ended by an error")
+        sys.exit(1)
     log.info("stopped")
 
 
 @contextmanager
 def transport_of(
-    settings: Settings, identity: str, pulse: Pulse
+    settings: Settings, identity: str, pulse: Pulse, stop: Callable[[], bool]
 ) -> Iterator[tuple[Transport, Callable[[], None]]]:
     """Open a transport, to be closed at the end, and what to call after each turn of a loop."""
     transport = open_transport(
-        settings,
-        identity,
-        beat=pulse.beat,
-        on_assigned=lambda _partitions: metrics.rebalances_total.inc(),
+        settings, identity, beat=pulse.beat, on_assigned=_count_assigned, stopping=stop
     )
     pulse.beat(Stage.POLLING)
     calm(settings.batch_documents)
+    membership = {"group": settings.group, "topic": settings.input_topic, "member": identity}
+
+    def beat() -> None:
+        stage = Stage.JOINED if transport.joined() else Stage.POLLING
+        if stage is Stage.POLLING:
+            metrics.assigned_partitions.set(0)
+        if stage is not pulse.stage:
+            words = "joined" if stage is Stage.JOINED else "waits for its place in"
+            log.info(f"{words} the group %(group)s", membership)
+        pulse.beat(stage)
+        transport.stay()
+
     try:
-        yield transport, lambda: pulse.beat(Stage.JOINED if transport.joined() else Stage.POLLING)
+        yield transport, beat
     finally:
         transport.close()
+
+
+def _count_assigned(partitions: int) -> None:
+    metrics.rebalances_total.inc()
+    metrics.assigned_partitions.set(partitions)
+
+
+def digest_of(settings: Settings) -> str:
+    """Return 12 hexadecimal digits that tell whether two programs have the same settings.
+
+    Secrets do not take part, nor what stands before the @ in an address.
+    """
+    values = settings.model_dump(mode="json")
+    values["redis_url"] = shown(settings.redis_url.split(","))
+    written = msgspec.json.encode(values, order="deterministic")
+    return hashlib.sha256(written).hexdigest()[:12]
 
 
 class _Stop:

@@ -23,19 +23,21 @@ import re
 import signal
 import socket
 import tempfile
-import threading
 import time
 from collections.abc import Callable
 from multiprocessing.context import SpawnContext, SpawnProcess
 
 from prometheus_client import multiprocess
 
-from stream_dedup import metrics
-from stream_dedup.errors import ConfigurationMismatch, SettingsError
+from stream_dedup import __version__, metrics
+from stream_dedup.errors import ConfigurationMismatch, SettingsError, StreamDedupError
+from stream_dedup.secrets import secret_of
 from stream_dedup.settings import Settings
-from stream_dedup_workers import annotate, checks, logs
+from stream_dedup.tokens import warn_if_open
+from stream_dedup_workers import annotate, checks, logs, process, resources
 from stream_dedup_workers.http import StatusServer
 from stream_dedup_workers.pulse import Pulse, Stage
+from stream_dedup_workers.resources import Resources
 
 log = logging.getLogger(__name__)
 
@@ -72,6 +74,7 @@ class Worker:
         self._context: SpawnContext = multiprocessing.get_context("spawn")
         self._pause = RESTART_PAUSE[0]
         self._due = 0.0
+        self.resources = Resources(number)
         self.number = number
         self.process: SpawnProcess | None = None
         self.pulse = Pulse(self._context)
@@ -88,6 +91,7 @@ class Worker:
             name=f"worker-{self.number}",
         )
         self.process.start()
+        self.resources.begin(self.process.pid)
 
     def watch(self) -> int | None:
         """Look at the process; return its exit code if it has just ended.
@@ -104,7 +108,8 @@ class Worker:
             if self.pulse.silence < self._settings.stall_timeout:
                 return None
             cause = "stall"
-            log.error("worker-%d made no progress, killing it", self.number)
+            fields = {"worker": self.number, "seconds": round(self.pulse.silence, 1)}
+            log.error("worker-%(worker)d made no progress for %(seconds).0f s, killing it", fields)
             self.process.kill()
         return self._bury(cause)
 
@@ -120,13 +125,21 @@ class Worker:
             forget_metrics(self.process.pid)
         self.process.close()
         self.process = None
+        self.resources.begin(None)
         if time.monotonic() - self._began > STEADY_SECONDS:
             self._pause = RESTART_PAUSE[0]
         self._due = time.monotonic() + self._pause
         if self.ever_ran:
             metrics.worker_restarts_total.labels(cause).inc()
-            message = "worker-%d ended (%s), starting it again in %.1f s"
-            log.warning(message, self.number, describe_exit(code), self._pause)
+            log.warning(
+                "worker-%(worker)d ended (%(end)s), starting it again in %(pause).1f s",
+                {
+                    "worker": self.number,
+                    "end": describe_exit(code),
+                    "pause": self._pause,
+                    "cause": cause,
+                },
+            )
         self._pause = min(2 * self._pause, RESTART_PAUSE[1])
         return code
 
@@ -153,18 +166,23 @@ class Supervisor:
         self._target = target
         self._check = check
         self._ping = ping
-        self._stop = threading.Event()
+        self._asked_to_stop = False
         self._workers: list[Worker] = []
 
     def run(self) -> int:
-        """Check, start and watch; return the exit code of the program.
+        """Check, start and watch; return the exit code of the program."""
+        logs.configure("supervisor", self._settings.log_format, self._settings.log_level)
+        try:
+            return self._run()
+        except StreamDedupError as error:  # a check failed, or the HTTP address cannot be bound
+            log.error("%s", error)  # noqa: TRY400 - an error on purpose needs no traceback
+            return error.exit_code
 
-        Raises:
-            StreamDedupError: a check failed, or the HTTP address cannot be bound.
-        """
-        logs.configure("supervisor", self._settings.log_format)
+    def _run(self) -> int:
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: self._stop.set())
+            signal.signal(number, lambda *_: self.stop())
+        token = secret_of(self._settings, "http_token")
+        warn_if_open(self._settings.http_host, token, "http_token_file")
         self._check(self._settings)
         with tempfile.TemporaryDirectory(prefix="stream-dedup-metrics-") as directory:
             os.environ[METRICS_DIRECTORY_VARIABLE] = directory
@@ -174,6 +192,7 @@ class Supervisor:
                 directory,
                 healthy=self.healthy,
                 ready=self.ready,
+                token=token,
             )
             try:
                 return self._supervise(server)
@@ -181,6 +200,14 @@ class Supervisor:
                 self._end()
                 server.close()
                 del os.environ[METRICS_DIRECTORY_VARIABLE]
+
+    def stop(self) -> None:
+        """Have it end soon.
+
+        No more than a flag is set: a signal may come while the main thread holds the lock of an
+        event, which its handler would wait for for ever.
+        """
+        self._asked_to_stop = True
 
     def healthy(self) -> str:
         """Say which workers make no progress; empty when all do."""
@@ -190,12 +217,22 @@ class Supervisor:
 
     def ready(self) -> str:
         """Say what keeps a worker from taking part in the stream; empty when nothing does."""
+        return self._absent() or self._ping(self._settings)
+
+    def _absent(self) -> str:
+        """Say which worker is no member of the group; empty when all are."""
         for worker in self._workers:
             if not worker.alive():
                 return f"worker-{worker.number} is not running."
             if worker.pulse.stage is not Stage.JOINED:
                 return f"worker-{worker.number} has not joined the group."
-        return self._ping(self._settings)
+        return ""
+
+    def _measure(self) -> None:
+        """Bring the supervisor's own metrics up to date."""
+        metrics.ready.set(not self._absent())
+        for worker in self._workers:
+            worker.resources.look()
 
     def _supervise(self, server: StatusServer) -> int:
         instance = f"{_host_name()}-{server.port}"
@@ -205,17 +242,28 @@ class Supervisor:
         ]
         server.start()
         log.info(
-            "serving http://%s:%d/metrics, starting %d worker(s)",
-            self._settings.http_host,
-            server.port,
-            len(self._workers),
+            "stream-dedup %(version)s, settings %(settings)s: serving "
+            "http://%(host)s:%(port)d/metrics, starting %(processes)d worker(s)",
+            {
+                "version": __version__,
+                "settings": process.digest_of(self._settings),
+                "host": self._settings.http_host,
+                "port": server.port,
+                "processes": len(self._workers),
+                "transport": self._settings.transport,
+            },
         )
-        while not self._stop.is_set():
+        measured = float("-inf")
+        while not self._asked_to_stop:
+            if time.monotonic() - measured >= resources.INTERVAL:
+                measured = time.monotonic()
+                self._measure()
             for worker in self._workers:
                 code = worker.watch()
                 if code is not None and self._final(code):
                     return exit_code(code)
-            self._stop.wait(WATCH_INTERVAL)
+            time.sleep(WATCH_INTERVAL)
+        metrics.ready.set(0)
         return 0
 
     def _final(self, code: int) -> bool:
@@ -228,6 +276,7 @@ class Supervisor:
     def _end(self) -> None:
         """Let every worker finish its batch and leave the group."""
         running = [worker for worker in self._workers if worker.alive()]
+        log.info("stopping %(processes)d worker(s)", {"processes": len(running)})
         for worker in running:
             if worker.process is not None:
                 worker.process.terminate()
@@ -237,7 +286,9 @@ class Supervisor:
                 continue
             worker.process.join(max(0.0, deadline - time.monotonic()))
             if worker.process.is_alive():
-                log.warning("worker-%d did not end in time, killing it", worker.number)
+                log.warning(
+                    "worker-%(worker)d did not end in time, killing it", {"worker": worker.number}
+                )
                 worker.process.kill()
                 worker.process.join()
         log.info("stopped")

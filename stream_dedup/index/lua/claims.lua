@@ -17,6 +17,7 @@
 --   NS:{index}        hash, one for the index: configuration, layout; workers (a counter);
 --                     watermark (largest event time); forgotten (a counter), and what it was when
 --                     the latest sweep began (seen), and when that was (began, Unix time).
+--   NS:{index}:sample, NS:{index}:sampler   see sample.py; no Function reads them.
 --
 -- Rows are packed little-endian and back to back in one argument; every reply is packed likewise.
 -- Each function may be repeated, or come late, without harm.
@@ -175,8 +176,9 @@ local function farther(prefix, buckets, at_sketch, bytes, most)
   end
 end
 
--- register NS:{P}: rows limit width tables all [buckets at_sketch bytes most] -> one byte for each row,
--- pairs of (row number u32, claim id 8 bytes), the partition's originals. All of a protocol's attempt
+-- register NS:{P}: rows limit width tables all [buckets at_sketch bytes most [count]] -> one byte for
+-- each row, pairs of (row number u32, claim id 8 bytes), the partition's originals; where ``count`` is
+-- given, how many claims were passed over by their record. All of a protocol's attempt
 -- for documents that meet nobody unknown; what else they meet is told, and nothing of them written.
 -- Where the Hamming distance of fingerprints decides, claims are passed over as if they were known
 -- whose record shows one further than so many bits.
@@ -190,7 +192,7 @@ local function register(keys, args)
   local prefix, rows, limit = keys[1], args[1], tonumber(args[2])
   local width, tables, all = tonumber(args[3]), tonumber(args[4]), tonumber(args[5])
   local form, at, row, committed = row_form(width), 1, 0, 0
-  local fates, found, fenced, is_far = {}, {}, fence(prefix), never
+  local fates, found, ruled_out, fenced, is_far = {}, {}, 0, fence(prefix), never
   if args[6] then
     is_far = farther(
       prefix, tonumber(args[6]), tonumber(args[7]), tonumber(args[8]), tonumber(args[9])
@@ -215,7 +217,9 @@ local function register(keys, args)
         local other = members[j]
         if not passed[other] then
           passed[other] = true
-          if not is_far(record, other) then
+          if is_far(record, other) then
+            ruled_out = ruled_out + 1
+          else
             fate, last = fate or 'M', other
             found[#found + 1] = pack('<I4c8', row, other)
           end
@@ -243,7 +247,10 @@ local function register(keys, args)
     end
     fates[#fates + 1], row = fate, row + 1
   end
-  return { table.concat(fates), table.concat(found), call('INCRBY', prefix .. 'n', committed) }
+  local originals = call('INCRBY', prefix .. 'n', committed)
+  local reply = { table.concat(fates), table.concat(found), originals }
+  reply[4] = args[10] and ruled_out
+  return reply
 end
 
 -- page NS:{P}: rows limit width -> sightings, of the claims that come after one that was sighted.

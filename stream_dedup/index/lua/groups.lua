@@ -6,24 +6,34 @@
 --   NS:{P}:gID    string, state of the group ID (24 hexadecimal digits): its revision (u64), then what
 --                 is published on the groups topic. The revision counts the members that were folded
 --                 into the state, so a state is only ever followed by one of a greater revision.
---   NS:{P}:g      string, written once the partition's states are complete: a word that no other life of
---                 this partition had. It is gone when the partition has lost its data.
+--   NS:{P}:g      string, a word that no other life of this partition had: with "?" before it while the
+--                 states are being put back. It is gone when the partition has lost its data.
 --
 -- Rows are packed little-endian and back to back in one argument; every reply is packed likewise.
 -- Each function may be repeated, or come late, without harm.
 
--- Says whether a partition is not in the life that the caller knows; no word means any life.
+-- Says whether a partition is not in the life that the caller knows.
 local function is_other(call, prefix, word)
-  return word ~= '' and call('GET', prefix .. 'g') ~= word
+  local stands = call('GET', prefix .. 'g')
+  return stands ~= word and stands ~= '?' .. word
 end
 
 local LOST = 'LOST a partition of groups has lost its data'
 
--- enter NS:{P}: word -> the word that stands; an empty word asks only.
+-- enter NS:{P}: word -> the word that stands, this one where there was none; an empty word asks only.
 local function enter(keys, args)
   local key = keys[1] .. 'g'
   if args[1] ~= '' then
-    redis.call('SET', key, args[1], 'NX')
+    redis.call('SET', key, '?' .. args[1], 'NX')
+  end
+  return redis.call('GET', key) or ''
+end
+
+-- complete NS:{P}: word -> the word that stands: this one, unless the partition has another life.
+local function complete(keys, args)
+  local key = keys[1] .. 'g'
+  if redis.call('GET', key) == '?' .. args[1] then
+    redis.call('SET', key, args[1])
   end
   return redis.call('GET', key) or ''
 end
@@ -70,5 +80,6 @@ local function swap(keys, args)
 end
 
 redis.register_function('stream_dedup_groups_1_enter', enter)
+redis.register_function('stream_dedup_groups_1_complete', complete)
 redis.register_function('stream_dedup_groups_1_read', read)
 redis.register_function('stream_dedup_groups_1_swap', swap)

@@ -1,0 +1,1 @@
+"""The dashboards, written as queries and sentences; ``python -m ops.grafana`` makes their JSON."""

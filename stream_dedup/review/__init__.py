@@ -1,0 +1,1 @@
+"""The review page: shows people what was decided. Needs ``stream-dedup[review]``."""

@@ -1,0 +1,99 @@
+"""What holds for every secret among the settings.
+
+A secret NAME is declared as ``NAME: SecretStr`` beside ``NAME_file: Path | None``. It has no flag,
+is never printed, and has one source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Self
+
+from pydantic import BaseModel, ConfigDict, SecretStr, model_validator
+from pydantic.fields import FieldInfo
+
+from stream_dedup.redis_urls import take_password
+from stream_dedup.secret_values import read_secret, remember
+
+
+class SecretSettings(BaseModel):
+    """A base of settings that keeps the secrets among them."""
+
+    # A validation error would otherwise quote the values that it is about.
+    model_config = ConfigDict(hide_input_in_errors=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _password_is_no_part_of_an_address(cls, given: Any) -> Any:
+        """Keep the password of ``redis_url`` as ``redis_password``; what is left can be shown."""
+        if not isinstance(given, Mapping) or not isinstance(given.get("redis_url"), str):
+            return given
+        urls, password = take_password(given["redis_url"])
+        if not password:
+            return given
+        others = {password, _text(given.get("redis_password")) or password}
+        if given.get("redis_password_file") or len(others) > 1:
+            msg = "redis_url has a password, and another one is set; take it out of redis_url"
+            raise ValueError(msg)
+        return {**given, "redis_url": urls, "redis_password": SecretStr(password)}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _seed_is_read_once(cls, given: Any) -> Any:
+        """Put the content of ``seed_file`` into ``seed``: it must not change while a run lasts."""
+        if not isinstance(given, Mapping) or not given.get("seed_file"):
+            return given
+        if _text(given.get("seed")):
+            msg = "seed and seed_file are both set; set one of them"
+            raise ValueError(msg)
+        seed = read_secret("seed_file", Path(given["seed_file"]))
+        return {**given, "seed": SecretStr(seed), "seed_file": None}
+
+    @model_validator(mode="after")
+    def _secrets_have_one_source(self) -> Self:
+        for name in secret_names(type(self)):
+            if getattr(self, f"{name}_file") is not None and getattr(self, name):
+                msg = f"{name} and {name}_file are both set; set one of them"
+                raise ValueError(msg)
+        self._remember()
+        return self
+
+    def __setstate__(self, state: dict[Any, Any]) -> None:
+        """Remember the secrets in a process that has got the settings from another, too."""
+        super().__setstate__(state)
+        self._remember()
+
+    def _remember(self) -> None:
+        for name in secret_names(type(self)):
+            remember(getattr(self, name).get_secret_value())
+
+
+def is_secret(field: FieldInfo) -> bool:
+    """Return whether a setting is a secret."""
+    return field.annotation is SecretStr
+
+
+def secret_names(settings: type[BaseModel]) -> list[str]:
+    """Return the names of all secrets among settings."""
+    return [name for name, field in settings.model_fields.items() if is_secret(field)]
+
+
+def overlay(values: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return ``values`` with ``given`` put over them; a secret's new source replaces its old one.
+
+    Args:
+        values: by setting.
+        given: likewise.
+    """
+    replaced = {name.removesuffix("_file") for name in given}
+    if isinstance(url := given.get("redis_url"), str) and take_password(url)[1]:
+        replaced.add("redis_password")
+    stale = {
+        f"{name}{end}" for name in replaced if f"{name}_file" in values for end in ("", "_file")
+    }
+    return {name: value for name, value in values.items() if name not in stale} | dict(given)
+
+
+def _text(value: object) -> str:
+    return value.get_secret_value() if isinstance(value, SecretStr) else str(value or "")

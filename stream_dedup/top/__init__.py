@@ -1,0 +1,1 @@
+"""The live view of ``stream-dedup top``: metrics read, turned into figures, and drawn."""

@@ -1,0 +1,1 @@
+"""Input that means harm or was damaged: records, requests, settings and files."""
