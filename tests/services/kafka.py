@@ -1,16 +1,16 @@
-"""A Kafka broker: KRaft, one node, no replication."""
+"""A Kafka broker (KRaft), by itself or with a seat among others."""
 
 from __future__ import annotations
 
 import base64
 import subprocess
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from kafka import KafkaAdminClient  # type: ignore[import-untyped]
+from kafka import KafkaAdminClient, KafkaProducer  # type: ignore[import-untyped]
 from kafka.errors import KafkaError  # type: ignore[import-untyped]
 
 from tests.services.container import Container, docker_answers
@@ -32,8 +32,6 @@ _JAVA_OPTIONS = (
 
 _PROPERTIES = {
     "process.roles": "broker,controller",
-    "node.id": "1",
-    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
     "controller.listener.names": "CONTROLLER",
     "inter.broker.listener.name": "PLAINTEXT",
     "auto.create.topics.enable": "false",
@@ -55,6 +53,9 @@ _PROPERTIES = {
     # A killed broker that comes back is let in only when the session of its former life is over.
     "broker.heartbeat.interval.ms": "300",
     "broker.session.timeout.ms": "2000",
+    # Tests write records of any age, and deleting what is older than a week would begin half a
+    # minute after the start. Topics keep the usual retention, which the doctor looks at.
+    "log.initial.task.delay.ms": "86400000",
     # The default buffer takes a quarter of the heap.
     "log.cleaner.dedupe.buffer.size": "8388608",
 }
@@ -70,18 +71,51 @@ class Topics:
     partitions: int
 
 
+class Seat(NamedTuple):
+    """The place of a broker among others, each a controller too.
+
+    Attributes:
+        number: its node id, from 1 on.
+        controllers: port of the controller of each.
+        cluster: cluster id.
+        advertised: port that clients are told, if it is not its own.
+    """
+
+    number: int
+    controllers: Sequence[int]
+    cluster: str
+    advertised: int | None = None
+
+
 class KafkaBroker(Service):
-    """A broker; ``address`` (host:port) names one that runs already."""
+    """A broker, by itself unless it is given a seat among others."""
 
     name = "Kafka"
 
-    def __init__(self, address: str | None = None) -> None:
+    def __init__(
+        self,
+        address: str | None = None,
+        *,
+        listeners: Mapping[str, str] | None = None,
+        extra: Mapping[str, str] | None = None,
+        seat: Seat | None = None,
+    ) -> None:
+        """Describe the broker.
+
+        Args:
+            address: host:port of one that runs already.
+            listeners: more listeners beside the plain one, and the security protocol of each.
+            extra: more properties.
+            seat: its place among others; it is a local process then.
+        """
         if address is not None:
             self._bootstrap = address
             return
-        port, controller_port = free_ports(2)
-        self._bootstrap = f"127.0.0.1:{port}"
-        self._runner = _runner(port, controller_port)
+        protocols = {"PLAINTEXT": "PLAINTEXT", **(listeners or {})}
+        #: Port of each listener.
+        self.ports = dict(zip(protocols, free_ports(len(protocols)), strict=True))
+        self._bootstrap = f"127.0.0.1:{self.ports['PLAINTEXT']}"
+        self._runner = _runner(self.ports, protocols, extra or {}, seat)
 
     @property
     def bootstrap(self) -> str:
@@ -114,26 +148,66 @@ class KafkaBroker(Service):
         with KafkaAdminClient(bootstrap_servers=self._bootstrap) as admin:
             admin.create_topics(dict.fromkeys(names, wanted), wait_for_metadata=True)
 
+    def produce(self, topic: str, *values: bytes) -> None:
+        """Write values to a topic, and return when they are there."""
+        producer = KafkaProducer(bootstrap_servers=self._bootstrap)
+        try:
+            for future in [producer.send(topic, value) for value in values]:
+                future.get(30)
+        finally:
+            producer.close()
 
-def _runner(port: int, controller_port: int) -> Runner:
-    if docker_answers():
-        properties = _properties("0.0.0.0", port, controller_port)
-        environment = {f"KAFKA_{k.upper().replace('.', '_')}": v for k, v in properties.items()}
-        return Container(IMAGE, port, environment)
+
+def _runner(
+    ports: Mapping[str, int],
+    protocols: Mapping[str, str],
+    extra: Mapping[str, str],
+    seat: Seat | None,
+) -> Runner:
+    if seat is None and docker_answers():
+        properties = _properties("0.0.0.0", ports, protocols, _alone()) | dict(extra)
+        environment = {_variable(name): value for name, value in properties.items()}
+        return Container(IMAGE, list(ports.values()), environment)
     directory = scratch_directory("kafka")
-    properties = _properties("127.0.0.1", port, controller_port)
+    seat = seat or _alone()
+    properties = _properties("127.0.0.1", ports, protocols, seat) | dict(extra)
     properties["log.dirs"] = str(directory / "data")
     config = directory / "server.properties"
     config.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
-    _format(config)
+    _format(config, seat.cluster)
     return Process([*_java(), "kafka.Kafka", str(config)], directory / "log")
 
 
-def _properties(host: str, port: int, controller_port: int) -> dict[str, str]:
+def new_cluster_id() -> str:
+    """Return an id for brokers that belong together."""
+    return base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
+
+
+def _alone() -> Seat:
+    return Seat(1, free_ports(1), new_cluster_id())
+
+
+def _variable(name: str) -> str:
+    """Return the variable that sets a property in the image."""
+    return "KAFKA_" + name.replace("_", "__").replace("-", "___").replace(".", "_").upper()
+
+
+def _properties(
+    host: str, ports: Mapping[str, int], protocols: Mapping[str, str], seat: Seat
+) -> dict[str, str]:
+    controllers = [f"127.0.0.1:{port}" for port in seat.controllers]
+    told = dict(ports)
+    if seat.advertised is not None:
+        told["PLAINTEXT"] = seat.advertised
+    kinds = {**protocols, "CONTROLLER": "PLAINTEXT"}
+    listening = [f"{name}://{host}:{port}" for name, port in ports.items()]
+    advertised = [f"{name}://127.0.0.1:{port}" for name, port in told.items()]
     return _PROPERTIES | {
-        "listeners": f"PLAINTEXT://{host}:{port},CONTROLLER://127.0.0.1:{controller_port}",
-        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
-        "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
+        "listeners": ",".join([*listening, f"CONTROLLER://{controllers[seat.number - 1]}"]),
+        "advertised.listeners": ",".join(advertised),
+        "listener.security.protocol.map": ",".join(f"{n}:{kind}" for n, kind in kinds.items()),
+        "controller.quorum.voters": ",".join(f"{n}@{at}" for n, at in enumerate(controllers, 1)),
+        "node.id": str(seat.number),
     }
 
 
@@ -144,9 +218,8 @@ def _java() -> list[str]:
     return [find_program("java"), *_JAVA_OPTIONS, "-cp", f"{LIBRARIES}/*"]
 
 
-def _format(config: Path) -> None:
+def _format(config: Path, cluster: str) -> None:
     """Write the cluster id into the data directory, as a new broker needs it."""
-    cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
     # One argument, not two: an id that begins with a dash would be taken for another option.
     named = f"--cluster-id={cluster}"
     command = [*_java(), "kafka.tools.StorageTool", "format", named, "-c", str(config)]
