@@ -16,6 +16,7 @@ from stream_dedup.stream.kafka_limits import (
     FETCH_MAX_BYTES,
     LINGER_MS,
     MAX_POLL_INTERVAL_MS,
+    OFFSETS_TIMEOUT,
     OPEN_TIMEOUT_MS,
     PARTITION_FETCH_MAX_BYTES,
     RECONNECT_MS,
@@ -40,6 +41,10 @@ QUEUED_BATCHES = 4
 #: Pause of a partition's fetches while there is enough in the queue. The default of a second would
 #: let a fast worker run dry.
 FETCH_BACKOFF_MS = 10
+#: Time after which a connection without traffic is closed. To send offsets may wait for a broker as
+#: it was before it came back, which changes its state no more (librdkafka issue 5511); any other
+#: connection that closes makes it look again. So such a call ends by itself, within its time limit.
+IDLE_MS = int(OFFSETS_TIMEOUT * 800)
 #: Largest answer of a broker, and what a zstd batch may unpack to; the other codecs have no limit.
 RECEIVE_MAX_BYTES = 128 * 1024 * 1024
 #: Kilobytes of messages that wait to be sent.
@@ -144,6 +149,7 @@ def open_producer(
             "request.timeout.ms": int(delivery * 500),
             "socket.timeout.ms": int(delivery * 1000),
             "reconnect.backoff.max.ms": RECONNECT_MS,
+            "connections.max.idle.ms": IDLE_MS,
             # A call into Python for each record that arrived would cost more than to send it.
             "delivery.report.only.error": True,
             "on_delivery": on_failure,

@@ -59,7 +59,7 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--seed", type=int, help="of plan and documents; default: the time")
     parser.add_argument("--documents", type=int, default=200_000, help="least number of messages")
-    parser.add_argument("--rate", type=float, default=700.0, help="messages a second meanwhile")
+    parser.add_argument("--rate", type=float, default=600.0, help="messages a second meanwhile")
     parser.add_argument("--faults", type=int, default=56, help="how many")
     parser.add_argument("--only", action="append", choices=KINDS, help="kinds to draw from")
     parser.add_argument("--long", action="store_true", help="faults may last longer")
