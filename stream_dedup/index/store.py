@@ -391,6 +391,8 @@ class Round:
             replies = self._pipeline.execute()
         for receive, reply in zip(self._receivers, replies, strict=True):
             receive(reply)
+        # Some of them refer to this round: a circle, which would keep what was sent.
+        self._receivers.clear()
         self._store.progress()
 
     def _wait_for_replicas(self) -> None:

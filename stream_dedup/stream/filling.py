@@ -22,9 +22,14 @@ class Filling:
 
     def __init__(self, settings: Settings) -> None:
         self._records = settings.batch_documents
-        self._room = settings.batch_bytes
+        self._most = self._room = settings.batch_bytes
         self._least = max(1, self._room // settings.max_document_bytes)
         self._largest = 0
+
+    @property
+    def taken(self) -> int:
+        """Bytes of the records so far: keys, values and headers."""
+        return self._most - self._room
 
     def wanted(self) -> int:
         """Return the number of records to ask for next; 0 when the batch is full."""

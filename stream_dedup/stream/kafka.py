@@ -5,6 +5,8 @@ The promises, and the order of things that keeps them, are told in ``transaction
 - *Stale offsets after an abort, and commits that only seem to succeed*: a producer never does
   another transaction after a failure, and no offsets are sent before every record has arrived.
 - *Waits without a timeout*: its commit may wait for ever; a bound is put around it (``bounded``).
+- *Errors that hold whole batches*: waiting for a fetch ends by an error, caught inside, that refers
+  in a circle to the frames of all callers; they are found before they pile up (``Circles``).
 - *Decompression bombs*, and headers whose name is not UTF-8: the library has no limit to what a
   batch may unpack to, and reads nothing of such a batch; both are mended in ``kafka_records``.
 """
@@ -23,6 +25,7 @@ from kafka.structs import OffsetAndMetadata  # type: ignore[import-untyped]
 from stream_dedup.errors import ServiceError
 from stream_dedup.settings import Settings
 from stream_dedup.stream.bounded import OverdueError, bounded
+from stream_dedup.stream.collector import Circles
 from stream_dedup.stream.filling import Filling
 from stream_dedup.stream.kafka_clients import discard, open_consumer, open_producer
 from stream_dedup.stream.kafka_limits import (
@@ -73,6 +76,7 @@ class KafkaTransport(Transactional):
         super().__init__(settings, transactional_id, beat, stopping)
         self._offsets: dict[Any, Any] = {}
         self._membership: Any = None
+        self._circles = Circles(settings.batch_bytes)
         self._producer: Any = None
         self._consumer: Any = None
         try:
@@ -107,6 +111,7 @@ class KafkaTransport(Transactional):
         if not polled:
             return ()
         self._outage.ended()
+        self._circles.note(filling.taken)
         if len(polled) == 1:
             return next(iter(polled.values()))
         return [record for records in polled.values() for record in records]

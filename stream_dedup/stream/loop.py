@@ -221,7 +221,7 @@ class Loop:
                     fallback_time=record.timestamp / 1000 if record.timestamp >= 0 else None,
                 )
             except Poison as poison:
-                batch.poison.append((record, poison))
+                batch.poison.append((record, poison.alone()))
             else:
                 batch.records.append(record)
                 batch.documents.append(document)
@@ -281,7 +281,7 @@ class Loop:
             try:
                 outputs.append(annotated(self._settings.output_topic, record, dated))
             except Poison as late:
-                poison.append((record, late))
+                poison.append((record, late.alone()))
                 continue
             told.append(decision)
             if self._tells_group(decision):

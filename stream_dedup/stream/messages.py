@@ -15,7 +15,7 @@ import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Any, NoReturn, Protocol, cast
+from typing import Any, NoReturn, Protocol, Self, cast
 
 import msgspec
 import numpy as np
@@ -110,6 +110,14 @@ class Poison(Exception):  # noqa: N818 - named as operators say it
         self.reason = reason
         self.detail = detail[:MAX_DETAIL_CHARACTERS]
         self.lost = lost
+
+    def alone(self) -> Self:
+        """Return this without the frames that it came through, to be kept.
+
+        They hold all the batch, which would hold them: a circle that only the collector undoes.
+        """
+        self.__traceback__ = self.__context__ = self.__cause__ = None
+        return self
 
 
 class _Fields(Protocol):

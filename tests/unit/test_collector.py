@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import gc
+import weakref
 from collections.abc import Iterator
 
 import pytest
 
-from stream_dedup.stream.collector import calm
+from stream_dedup.stream.collector import Circles, calm
 
 
 @pytest.fixture(autouse=True)
@@ -43,3 +44,31 @@ def test_circles_are_still_found() -> None:
         circle.append(circle)
 
     assert runs() > before
+
+
+class Batch(list[object]):
+    """Can be waited for."""
+
+
+def circle() -> weakref.ref[Batch]:
+    batch = Batch()
+    batch.append(batch)
+    return weakref.ref(batch)
+
+
+def test_circles_go_after_so_many_bytes() -> None:
+    gc.disable()
+    try:
+        circles = Circles(100)
+        left = circle()
+        circles.note(60)
+        circles.note(60)
+        assert left() is not None
+        circles.note(1)
+        assert left() is None
+
+        left = circle()
+        circles.note(100)
+        assert left() is not None
+    finally:
+        gc.enable()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -27,6 +29,10 @@ class Message(NamedTuple):
     timestamp: int = 1000
     topic: str = "documents"
     partition: int = 0
+
+
+class Batch(list[Message]):
+    """Can be waited for."""
 
 
 class Turning:
@@ -181,6 +187,19 @@ class TestTurns:
 
         assert looping(world).step() == 0
         assert world.calls == ["poll", "decide", "sleep"]
+
+    @pytest.mark.parametrize("value", [b"{", b'{"id": 1, "text": 2}', b"x" * 2_000_000])
+    def test_a_batch_with_a_dead_letter_is_not_kept(self, value: bytes) -> None:
+        batch = Batch([*two(), Message(value)])
+        left = weakref.ref(batch)
+        world = Turning(batch)
+        del batch
+        gc.disable()
+        try:
+            assert looping(world).step() == 3
+            assert left() is None
+        finally:
+            gc.enable()
 
     def test_stages_are_timed(self) -> None:
         stages = ("poll", "decode", "decide", "annotate", "publish")
