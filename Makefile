@@ -2,9 +2,8 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
-# Most of the tests wait for a service, so there are more processes than cores of a small machine;
-# each starts its own services, so not many more.
-PARALLEL := --numprocesses 4 --dist loadfile
+# Most of the tests wait for a service. Each process starts its own, so not more than a few.
+PARALLEL := --numprocesses auto --maxprocesses 4 --dist loadfile
 
 # What tells of vulnerabilities: pypi or osv.
 SERVICE := pypi
