@@ -208,7 +208,8 @@ class TestTurns:
         looping(Turning(two())).step()
 
         spent = [seconds(stage) - was for stage, was in zip(stages, before, strict=True)]
-        assert spent == [1, 0, 2, 0, 3 + 4]
+        # Other tests add parts of a second to the same counters.
+        assert spent == pytest.approx([1, 0, 2, 0, 3 + 4])
 
     def test_each_sign_of_progress_is_shown(self) -> None:
         world = Turning(two())
