@@ -322,20 +322,19 @@ def plot(found: Sequence[Grown], path: Path) -> None:
     mpl.use("agg")
     from matplotlib import pyplot  # noqa: PLC0415
 
-    figure, (rates, sizes) = pyplot.subplots(1, 2, figsize=(10, 4))
+    figure, (rates, sizes) = pyplot.subplots(1, 2, figsize=(10, 4), layout="constrained")
     for name in dict.fromkeys(grown.where for grown in found):
         own = [grown for grown in found if grown.where == name]
         originals = [grown.originals for grown in own]
         style = {"marker": "o", "label": name, "linestyle": "-" if "Redis" in name else "--"}
         rates.plot(originals, [grown.rate() for grown in own], **style)
         sizes.plot(originals, [grown.bytes / grown.originals for grown in own], **style)
-    rates.set(title="Documents claimed per second", xscale="log", yscale="log")
+    rates.set(title="Documents claimed per second", xscale="log", yscale="log", ylim=(1e4, 1e6))
     sizes.set(title="Bytes for an original", xscale="log", ylim=0)
     for axes in (rates, sizes):
         axes.set_xlabel("originals in the index")
         axes.grid(visible=True)
-    sizes.legend()
-    figure.tight_layout()
+    figure.legend(*sizes.get_legend_handles_labels(), loc="outside lower center", ncols=2)
     path.parent.mkdir(exist_ok=True)
     figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
 

@@ -1,6 +1,6 @@
 """Prints the table of the README, and draws its plot, from the results of a run.
 
-Run: python -m benchmarks.summary [benchmarks/results/2026-11-21.md] [--plot docs/images/speed.png]
+Run: python -m benchmarks.summary [benchmarks/results/2026-11-22.md] [--plot docs/images/speed.png]
 
 The newest results are taken if none are named. A row whose benchmark is missing there is left out.
 """
@@ -15,7 +15,8 @@ from typing import NamedTuple
 
 RESULTS = Path(__file__).with_name("results")
 
-#: Rows of a table by the text of their first cell, and in these the cells by column.
+#: Rows of a table by the text of their first cell, and by those of their first two, with a comma
+#: between them; in these the cells by column.
 Cells = dict[str, dict[str, str]]
 #: All tables of the results by title.
 Tables = dict[str, Cells]
@@ -44,7 +45,9 @@ class Line(NamedTuple):
 _FINGERPRINT, _PEERS, _RUN = "From text to fingerprint", "Beside peers", "`stream-dedup run`"
 _GROWTH, _REDIS = "Memory, rate and candidates by size", "Beside datasketch on Redis"
 _WORKER, _WORDS = "One worker process", "en, 150 words"
-_OURS = "stream-dedup, minhash"
+_LATENCY, _BATCH = "From produced to annotated", "1,000"
+_MINHASH, _SIMHASH = "Redis, MinHash in 16 tables", "Redis, SimHash in 10 tables"
+_OURS, _REDIS_OURS = "stream-dedup, minhash", "stream-dedup, 16"
 _CPU, _RATE = "documents/s of CPU", "documents/s"
 
 
@@ -67,9 +70,16 @@ def _found(tables: Tables) -> str:
     return f"finds {cells['found']} of the copies, wrong {cells['wrong']}"
 
 
-def _grown(tables: Tables) -> str:
-    cells = tables[_GROWTH]["Redis, MinHash in 16 tables"]
-    return f"{cells['bytes an entry']} for each table, at {cells['originals']} originals"
+def _grown(row: str) -> Callable[[Tables], str]:
+    def remark(tables: Tables) -> str:
+        cells = tables[_GROWTH][row]
+        return f"{cells['bytes an entry']} for each table, at {cells['originals']} originals"
+
+    return remark
+
+
+def _waited(tables: Tables) -> str:
+    return f"median {tables[_LATENCY][_BATCH]['p50 ms']} ms"
 
 
 def _times(title: str, row: str, column: str, what: str) -> Callable[[Tables], str]:
@@ -91,20 +101,25 @@ LINES = (
     Line("fingerprint, look up and insert in memory, one core", _PEERS, _OURS, _CPU, _RATE,
          _peer_ratios),
     Line("Kafka to Kafka through Redis, per second of worker CPU", _WORKER,
-         "per second of the worker's CPU time", "measured", _RATE, _nothing),
-    Line("the same by the clock, broker, Redis and worker on one machine", _WORKER,
-         "per second by the clock", "measured", _RATE, _nothing),
-    Line("claims on Redis", _REDIS, "stream-dedup", _RATE, _RATE,
-         _times(_REDIS, "datasketch", "ours / peer", "datasketch on Redis")),
-    Line("memory of an original in Redis", _GROWTH, "Redis, MinHash in 16 tables",
-         "bytes an original", "bytes", _grown),
+         "kafka-python, of the worker's CPU time", "measured", _RATE, _nothing),
+    Line("the same with `transport = confluent`", _WORKER,
+         "confluent, of the worker's CPU time", "measured", _RATE, _nothing),
+    Line("the same by the clock, broker, Redis and worker on two cores", _WORKER,
+         "confluent, by the clock", "measured", _RATE, _nothing),
+    Line("produced to annotated at half load, p99", _LATENCY, _BATCH, "p99 ms", "ms", _waited),
+    Line("fingerprint, look up and register on Redis, by the clock", _REDIS, _REDIS_OURS, _RATE,
+         _RATE, _times(_REDIS, _REDIS_OURS, "ours / peer", "datasketch on Redis")),
+    Line("memory of an original in Redis, MinHash", _GROWTH, _MINHASH, "bytes an original",
+         "bytes", _grown(_MINHASH)),
+    Line("memory of an original in Redis, SimHash", _GROWTH, _SIMHASH, "bytes an original",
+         "bytes", _grown(_SIMHASH)),
 )  # fmt: skip
 
 
 def read(path: Path) -> Tables:
     """Read the tables of a file of results.
 
-    Where a name stands in several rows of a table, the last of these counts.
+    Where the same cells stand in several rows of a table, the last of these counts.
     """
     tables: Tables = {}
     for section in re.split(r"^### ", path.read_text(), flags=re.MULTILINE)[1:]:
@@ -116,7 +131,11 @@ def read(path: Path) -> Tables:
         ]
         if rows:
             head = rows[0]
-            tables[title] = {row[0]: dict(zip(head, row, strict=True)) for row in rows[1:]}
+            tables[title] = {
+                name: dict(zip(head, row, strict=True))
+                for row in rows[1:]
+                for name in (row[0], ", ".join(row[:2]))
+            }
     return tables
 
 

@@ -73,7 +73,11 @@ def bounded(
         msg = f"{name} did not return in time"
         raise OverdueError(msg) from None
     if error is not None:
-        raise error
+        try:
+            raise error
+        finally:
+            # It refers to this frame: a circle, which would keep the client.
+            del error
     returned: _Result = result
     return returned
 

@@ -42,6 +42,10 @@ class Circles:
         self._most = most
         self._gone_by = 0
 
+    def soon(self) -> None:
+        """Collect at the next batch: something failed, which is what leaves circles."""
+        self._gone_by = self._most
+
     def note(self, size: int) -> None:
         """Count a batch of so many bytes, when all that came before can go."""
         if self._gone_by >= self._most:

@@ -292,6 +292,7 @@ class ConfluentTransport(Transactional):
             messages = self._consumer.consume(wanted, 0) if wanted else []
         if found:
             self._outage.ended()
+            self._circles.note(filling.taken)
         return found
 
     def _records(self, messages: Sequence[Any]) -> list[Record]:

@@ -25,7 +25,6 @@ from kafka.structs import OffsetAndMetadata  # type: ignore[import-untyped]
 from stream_dedup.errors import ServiceError
 from stream_dedup.settings import Settings
 from stream_dedup.stream.bounded import OverdueError, bounded
-from stream_dedup.stream.collector import Circles
 from stream_dedup.stream.filling import Filling
 from stream_dedup.stream.kafka_clients import discard, open_consumer, open_producer
 from stream_dedup.stream.kafka_limits import (
@@ -76,7 +75,6 @@ class KafkaTransport(Transactional):
         super().__init__(settings, transactional_id, beat, stopping)
         self._offsets: dict[Any, Any] = {}
         self._membership: Any = None
-        self._circles = Circles(settings.batch_bytes)
         self._producer: Any = None
         self._consumer: Any = None
         try:

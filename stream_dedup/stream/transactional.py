@@ -23,6 +23,7 @@ from stream_dedup.errors import ServiceError
 from stream_dedup.outage import Outage
 from stream_dedup.settings import Settings
 from stream_dedup.stream.bounded import OverdueError
+from stream_dedup.stream.collector import Circles
 from stream_dedup.stream.kafka_limits import describe
 from stream_dedup.stream.patience import Patience
 from stream_dedup.stream.transport import Output, Position, PublishError
@@ -75,6 +76,7 @@ class Transactional(ABC):
         self._no_answer: tuple[type[Exception], ...] = (*self.errors, OverdueError)
         self._fences = 0
         self._outage = Outage(log, "Kafka")
+        self._circles = Circles(settings.batch_bytes)
         #: Send records one by one, to learn which of them the broker refuses.
         self._singly = False
 
@@ -91,6 +93,7 @@ class Transactional(ABC):
                     "outputs": len(outputs),
                 },
             )
+            self._circles.soon()
             refused = {}
             if isinstance(error, RecordRefusedError):
                 if error.position is not None:

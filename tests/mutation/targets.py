@@ -72,7 +72,8 @@ _CARRIED = (
     redis_schedules(200),
     pytests("tests/integration/test_paging.py", "tests/integration/test_durability.py"),
     seeds(150),
-    pytests("tests/integration/test_index.py", only="every_decision_equals and redis"),
+    pytests("tests/integration/test_index.py", only="redis"),
+    pytests("tests/integration/test_revisions.py", "tests/integration/test_forgetting.py"),
 )
 _FUNCTIONS = (
     pytests("tests/integration/test_fence.py"),
@@ -88,6 +89,7 @@ _LOOP = (
 _TRANSPORT = (
     pytests("tests/unit/test_kafka_publish.py", "tests/unit/test_kafka_transport.py"),
     seeds(150),
+    pytests("tests/integration/test_transports.py", only="kafka-python"),
 )
 
 TARGETS = (

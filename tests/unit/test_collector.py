@@ -70,5 +70,8 @@ def test_circles_go_after_so_many_bytes() -> None:
         left = circle()
         circles.note(100)
         assert left() is not None
+        circles.soon()
+        circles.note(1)
+        assert left() is None
     finally:
         gc.enable()
