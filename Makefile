@@ -2,8 +2,9 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
-# Most of the tests wait for a service. Each process starts its own, so not more than a few.
-PARALLEL := --numprocesses auto --maxprocesses 4 --dist loadfile
+# Most of the tests wait for a service: half of the time two processes leave two cores idle. Each
+# starts services of its own, so not more than a few.
+PARALLEL := --numprocesses $$(( $$(nproc) < 4 ? $$(nproc) + 1 : 4 )) --dist loadfile
 
 # What tells of vulnerabilities: pypi or osv.
 SERVICE := pypi

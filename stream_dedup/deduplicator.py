@@ -59,8 +59,14 @@ class Stages:
         answers: Answers,
     ) -> list[Decision]:
         """Say what it means that documents with these text digests were answered so."""
+        original, method, configuration = Status.ORIGINAL, self.settings.method, self.configuration
         decisions = [
-            self._decision(document, digest, attachment)
+            # Most are originals, and to call for each takes as long as to decide it.
+            Decision(
+                original, duplicate_id(document.id, digest), document.id, method, configuration
+            )
+            if attachment is None
+            else self._duplicate(attachment)
             for document, digest, attachment in zip(
                 documents, digests, answers.attachments, strict=True
             )
@@ -86,17 +92,7 @@ class Stages:
                 )
                 raise InputError(msg)
 
-    def _decision(
-        self, document: Document, digest: bytes, attachment: Attachment | None
-    ) -> Decision:
-        if attachment is None:
-            return Decision(
-                Status.ORIGINAL,
-                duplicate_id(document.id, digest),
-                document.id,
-                self.settings.method,
-                self.configuration,
-            )
+    def _duplicate(self, attachment: Attachment) -> Decision:
         measure = self.settings.measure
         return Decision(
             Status.EXACT_DUPLICATE if attachment.exact else Status.NEAR_DUPLICATE,

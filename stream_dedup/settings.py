@@ -32,8 +32,8 @@ class Settings(ReviewSettings, ConnectionSettings, MatchingSettings, SecretSetti
     jobs: int = _setting(
         1,
         "run",
-        "Processes that decode, fingerprint and annotate beside the one that has the index; 1 "
-        "does all in one process, 0 takes one for each core.",
+        "Processes that decode, fingerprint and annotate; one of them has the index too. 0 takes "
+        "one for each core.",
         ge=0,
         le=256,
     )

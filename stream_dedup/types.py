@@ -1,4 +1,8 @@
-"""The values that pass between the stages. All are frozen."""
+"""The values that pass between the stages. All are frozen.
+
+Structs are kept from the garbage collector (``gc=False``): what they hold refers to nothing, and a
+caller who keeps a million decisions would have them looked through again and again.
+"""
 
 from __future__ import annotations
 
@@ -86,7 +90,7 @@ class Status(StrEnum):
     NEAR_DUPLICATE = "near_duplicate"
 
 
-class Document(msgspec.Struct, frozen=True):
+class Document(msgspec.Struct, frozen=True, gc=False):
     """One document of a stream.
 
     Attributes:
@@ -124,7 +128,7 @@ class Score(NamedTuple):
     contained: Side | None = None
 
 
-class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
+class Decision(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """What was decided about one document. Its JSON form is the ``dedup`` annotation.
 
     Attributes:

@@ -15,7 +15,7 @@ from stream_dedup.index.audit_decisions import Published
 from stream_dedup.settings import Settings
 from stream_dedup.stream.files import Line, read_lines
 from stream_dedup.stream.lines import JsonLines
-from stream_dedup.stream.messages import Poison
+from stream_dedup.stream.poison import Poison
 from stream_dedup.types import Decision, Status
 
 #: Violations that are listed.

@@ -19,7 +19,7 @@ from stream_dedup.cli.letter_text import (
 from stream_dedup.cli.options import read_since, settings_options
 from stream_dedup.settings import Settings
 from stream_dedup.stream.dead_letters import Letter, Place, Summary
-from stream_dedup.stream.messages import Reason
+from stream_dedup.stream.poison import Reason
 
 _PLACE = re.compile(r"(\d{1,10})/(\d{1,19})", re.ASCII)
 

@@ -20,7 +20,7 @@ from stream_dedup.query import open_index
 from stream_dedup.settings import Settings
 from stream_dedup.stream.files import STANDARD, read_lines
 from stream_dedup.stream.lines import JsonLines
-from stream_dedup.stream.messages import Poison
+from stream_dedup.stream.poison import Poison
 from stream_dedup.types import Document
 
 _EPILOG = """\b

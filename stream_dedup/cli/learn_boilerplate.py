@@ -15,7 +15,7 @@ from stream_dedup.errors import InputError
 from stream_dedup.settings import Settings
 from stream_dedup.stream.files import Line, open_output, read_lines
 from stream_dedup.stream.lines import JsonLines
-from stream_dedup.stream.messages import Poison
+from stream_dedup.stream.poison import Poison
 from stream_dedup.text.boilerplate import Boilerplate
 from stream_dedup.text.learn import BoilerplateLearner
 from stream_dedup.types import Document

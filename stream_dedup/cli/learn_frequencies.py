@@ -17,7 +17,7 @@ from stream_dedup.fingerprint.weights import distinct
 from stream_dedup.settings import Settings
 from stream_dedup.stream.files import read_lines
 from stream_dedup.stream.lines import JsonLines
-from stream_dedup.stream.messages import Poison
+from stream_dedup.stream.poison import Poison
 from stream_dedup.types import Document, Method
 
 #: Documents shingled together.

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from stream_dedup.stream.dead_letters import Letter, Outcome, Summary
-from stream_dedup.stream.messages import DEAD_LETTER_HEADERS
+from stream_dedup.stream.headers import DEAD_LETTER_HEADERS
 from stream_dedup.top.words import size, span
 
 #: Bytes of a value, and of a key or a header, that are shown.

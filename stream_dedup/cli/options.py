@@ -21,7 +21,8 @@ from stream_dedup.secret_settings import is_secret
 from stream_dedup.setting_types import parse_duration
 from stream_dedup.settings import ENV_PREFIX, Settings, group_of
 from stream_dedup.settings_sources import load_settings
-from stream_dedup.stream.messages import Poison, parse_time
+from stream_dedup.stream.decoding import parse_time
+from stream_dedup.stream.poison import Poison
 
 Command = Callable[..., Any]
 

@@ -16,7 +16,7 @@ from stream_dedup.query import Answer, Query, Question, Standing, open_index
 from stream_dedup.settings import Settings
 from stream_dedup.stream.files import STANDARD, read_lines
 from stream_dedup.stream.lines import JsonLines, TextLines
-from stream_dedup.stream.messages import Poison
+from stream_dedup.stream.poison import Poison
 from stream_dedup.stream.stages import LineFormat
 from stream_dedup.types import Document
 

@@ -134,7 +134,8 @@ def run(
     beside = None if shadow is None else shadow.settings
     make = partial(_stages, settings, line_format, set_aside=aside, shadow=beside)
     with ExitStack() as stack:
-        pool: Pool = Here(make()) if settings.jobs == 1 else _job_pool(stack, settings.jobs, make)
+        jobs = settings.jobs or _cores()
+        pool: Pool = Here(make()) if jobs == 1 else _job_pool(stack, jobs, make)
         deduplicator = stack.enter_context(_open(settings, state, redis=redis))
         write = stack.enter_context(open_output(output)).write
         set_aside = None
@@ -186,7 +187,7 @@ def _job_pool(stack: ExitStack, jobs: int, make: Callable[[], LineStages]) -> Po
     # Imported here because one process does without it.
     from stream_dedup.stream.jobs import JobPool  # noqa: PLC0415
 
-    return stack.enter_context(JobPool(jobs or _cores(), make, [__name__]))
+    return stack.enter_context(JobPool(jobs, make, [__name__]))
 
 
 def _cores() -> int:

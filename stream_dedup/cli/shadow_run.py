@@ -14,8 +14,9 @@ from stream_dedup.index.base import duplicate_id
 from stream_dedup.settings import Settings
 from stream_dedup.settings_sources import load_shadow
 from stream_dedup.shadow import Comparison, Difference, Sample, with_texts
+from stream_dedup.stream.decoding import Decoder
 from stream_dedup.stream.files import STANDARD, open_output, read_lines
-from stream_dedup.stream.messages import Decoder, Poison
+from stream_dedup.stream.poison import Poison
 from stream_dedup.stream.stages import LineStages
 from stream_dedup.types import Document, DocumentId, Status
 

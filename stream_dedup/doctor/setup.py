@@ -13,7 +13,7 @@ from stream_dedup.secret_settings import secret_names
 from stream_dedup.secrets import secret_of
 from stream_dedup.settings import ENV_PREFIX, Settings
 from stream_dedup.stream.clients import check_installed
-from stream_dedup.stream.messages import Decoder
+from stream_dedup.stream.decoding import Decoder
 from stream_dedup.stream.shadow_settings import shadow_settings
 
 #: Bits of a file's mode by which everybody on the machine may read it.

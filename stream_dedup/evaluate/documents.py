@@ -15,7 +15,7 @@ from stream_dedup.evaluate.sets import Rows
 from stream_dedup.settings import Settings
 from stream_dedup.stream.files import STANDARD, read_lines
 from stream_dedup.stream.lines import JsonLines
-from stream_dedup.stream.messages import Poison
+from stream_dedup.stream.poison import Poison
 from stream_dedup.types import Document
 
 #: Fields that hold a document's gold group, tried in this order when none is named.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 import numpy.typing as npt
 
@@ -52,7 +54,13 @@ class Banding:
 
 def similarities(resemblances: npt.NDArray[np.float64]) -> list[Score]:
     """Return estimated resemblances as they are published, to four places."""
-    return [Score(similarity=round(value, 4)) for value in resemblances.tolist()]
+    return list(map(_published, resemblances.tolist()))
+
+
+# Estimates are fractions of few values, and most duplicates are exact.
+@lru_cache(maxsize=4096)
+def _published(resemblance: float) -> Score:
+    return Score(similarity=round(resemblance, 4))
 
 
 def _design(settings: Settings) -> BandDesign:

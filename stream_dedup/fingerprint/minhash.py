@@ -98,6 +98,8 @@ class MinHash:
         empty = pairs == _EMPTY
         holes = np.add.reduce(empty, axis=1, dtype=np.uint8)
         few = (holes < SIGNATURE_VALUES) & (holes >= SIGNATURE_VALUES - _FEW_FILLED)
+        if few.all():
+            return self._borrow_by_rank(pairs, width)
         # A text with nothing to lend keeps its empty places.
         lacking = empty[:, :width] & (holes < SIGNATURE_VALUES)[:, None]
         if not few.any():
@@ -109,7 +111,8 @@ class MinHash:
 
     def _borrow_by_rank(self, pairs: Hashes, width: int) -> Hashes:
         """Take the donor of smallest rank among the filled places of each text, at least one."""
-        texts, donors = np.nonzero(pairs != _EMPTY)
+        # In one dimension: it is several times as fast as in two.
+        texts, donors = np.divmod(np.flatnonzero(pairs != _EMPTY), SIGNATURE_VALUES)
         counts = np.bincount(texts, minlength=len(pairs))
         firsts = np.cumsum(counts) - counts
         ranked = np.ascontiguousarray(self._ranked[:, :width])
@@ -117,7 +120,7 @@ class MinHash:
         for at in range(1, counts.max(initial=0)):
             donor = donors[firsts + np.minimum(at, counts - 1)]
             np.minimum(best, ranked.take(donor, axis=0), out=best)
-        chosen = (best % SIGNATURE_VALUES).astype(np.int64)
+        chosen = (best & np.uint16(SIGNATURE_VALUES - 1)).astype(np.int64)
         chosen += (np.arange(len(pairs)) * SIGNATURE_VALUES)[:, None]
         borrowed: Hashes = pairs.reshape(-1).take(chosen)
         return borrowed
@@ -127,16 +130,17 @@ class MinHash:
         width = lacking.shape[1]
         # A copy even where a view would do: donors lend what they had before any borrowing.
         densified = pairs[:, :width].copy()
-        flat = densified.reshape(-1)
+        flat, lenders = densified.reshape(-1), pairs.reshape(-1)
         empty = np.flatnonzero(lacking)
         texts, places = np.divmod(empty, width)
+        texts *= SIGNATURE_VALUES
         for donors in self._donors[1:]:
             if not len(empty):
                 break
-            borrowed = pairs[texts, donors[places]]
+            borrowed = lenders.take(texts + donors.take(places))
             flat[empty] = borrowed
-            still = borrowed == _EMPTY
-            empty, texts, places = empty[still], texts[still], places[still]
+            still = np.flatnonzero(borrowed == _EMPTY)
+            empty, texts, places = empty.take(still), texts.take(still), places.take(still)
         return densified
 
 
@@ -146,9 +150,14 @@ def _pairs(bins: Hashes) -> Hashes:
 
 def _sketch(bins: Hashes) -> npt.NDArray[np.uint8]:
     """Reduce each bin to 1..255, and an empty one to 0."""
-    reduced = (((bins & np.uint64(0xFFFF)) * np.uint64(255)) >> np.uint64(16)) + np.uint64(1)
-    reduced[bins == _EMPTY] = 0
-    return reduced.astype(np.uint8)
+    # No wider than the product needs: a text of a few words takes as long here as a long one.
+    low = bins.astype("<u8", copy=False).view("<u2")[:, ::4].astype(np.uint32)
+    low *= np.uint32(255)
+    low >>= np.uint32(16)
+    low += np.uint32(1)
+    reduced = low.astype(np.uint8)
+    reduced *= bins != _EMPTY
+    return reduced
 
 
 def _donor_order(seed: int) -> npt.NDArray[np.int64]:

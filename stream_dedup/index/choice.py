@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stream_dedup.index.base import IndexBatch, Matcher
-from stream_dedup.index.pairs import NearPairs, Rows
+from stream_dedup.index.pairs import NearPairs, Rows, begins_of_runs
 
 
 class Preferred(NamedTuple):
@@ -63,8 +63,7 @@ def preferred_within(
     rows, places = _candidates(leaders, of)
     earlier = others[places] < rows
     rows, places = rows[earlier], places[earlier]
-    first = np.ones(len(rows), np.bool_)
-    np.not_equal(rows[1:], rows[:-1], out=first[1:])
+    first = begins_of_runs(rows)
     best = places[first]
     found = zip(preferences[best].tolist(), others[best].tolist(), strict=True)
     return dict(zip(rows[first].tolist(), map(Preferred._make, found), strict=True))

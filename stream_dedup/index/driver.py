@@ -13,11 +13,13 @@ from stream_dedup.index.base import Attachment, IndexBatch, Matcher, id_hashes
 from stream_dedup.index.claims import Call, Fate, Mode, Outcome, Pause, Sight, Steps
 from stream_dedup.index.counts import Effort
 from stream_dedup.index.expiry import NEVER
+from stream_dedup.index.found import Found
 from stream_dedup.index.gathered import Gathered, Seen, columns
 from stream_dedup.index.keys import Places
 from stream_dedup.index.records import Record, RecordFormat
 from stream_dedup.index.registrations import Registrations
-from stream_dedup.index.store import Found, RedisStore, Round
+from stream_dedup.index.rounds import Round, read_on
+from stream_dedup.index.store import RedisStore
 
 Rows = npt.NDArray[np.int64]
 Claims = npt.NDArray[np.uint64]
@@ -88,7 +90,7 @@ class Driver:
 
     def announce(self, rows: Rows, claims: Claims, modes: npt.NDArray[np.uint8]) -> Sightings:
         """Probe every table of each row, put the record where a claim may be inserted."""
-        round_ = self.store.round()
+        round_ = Round(self.store)
         inserting = modes != Mode.LOOK
         put = rows[inserting]
         round_.put(claims[inserting], [self._records[row] for row in put.tolist()])
@@ -106,7 +108,7 @@ class Driver:
 
     def commit(self, rows: Rows, claims: Claims) -> npt.NDArray[np.bool_]:
         """Commit claims that saw nobody; say which are originals now, and not void."""
-        round_ = self.store.round()
+        round_ = Round(self.store)
         standing = round_.settle(claims, np.full(len(claims), Fate.ORIGINAL, np.uint8))
         self._note_ids(round_, rows, claims)
         round_.run()
@@ -121,7 +123,7 @@ class Driver:
         These are pairs of a row and a claim that is not among those known to the row. A row that is
         in neither goes the long way.
         """
-        round_ = self.store.round()
+        round_ = Round(self.store)
         found = self._send_registers(
             round_, rows, claims, [known.get(row, ()) for row in rows.tolist()]
         )
@@ -139,7 +141,7 @@ class Driver:
         Most have an entry, which is then as before.
         """
         if originals:
-            round_ = self.store.round()
+            round_ = Round(self.store)
             claims = np.array(list(originals.values()), np.uint64)
             self._note_ids(round_, np.array(list(originals), np.int64), claims)
             round_.run()
@@ -184,7 +186,7 @@ class Driver:
             The preferred near original of each row that has one among these, and the rows that saw
             a claim which cannot be left as it is (see ``is_passed``).
         """
-        round_ = self.store.round()
+        round_ = Round(self.store)
         values = self._values(round_, pairs)
         round_.run()
         fates = self._keep_records(values())
@@ -207,7 +209,7 @@ class Driver:
         inserted[seen.rows, seen.tables] = False
         ending = np.array(rows, np.int64)
         which, tables = np.nonzero(inserted[ending])
-        round_ = self.store.round()
+        round_ = Round(self.store)
         round_.withdraw(self.places(ending[which], tables), claims[ending[which]])
         round_.forget(claims[ending])
         round_.run()
@@ -259,7 +261,7 @@ class Driver:
         replies = {
             row: [gathered.add(row, call) for call in calls] for row, calls in wanted.items()
         }
-        round_ = self.store.round()
+        round_ = Round(self.store)
         round_.put(
             np.array([claim for _, claim in gathered.puts], np.uint64),
             [self._records[row] for row, _ in gathered.puts],
@@ -315,7 +317,7 @@ class Driver:
 
     def _read_on(self, found: Found) -> None:
         """Read what the first page of each probe did not hold; count probes, and what is cut."""
-        self.store.read_on(found)
+        read_on(self.store, found)
         self._probes += len(found.claims)
         self._capped += found.capped
 

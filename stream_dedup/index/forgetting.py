@@ -20,6 +20,7 @@ from stream_dedup.index.base import Registered, id_hashes
 from stream_dedup.index.claims import Fate, Mode
 from stream_dedup.index.keys import Places
 from stream_dedup.index.records import Record, RecordFormat
+from stream_dedup.index.rounds import Round, read_on
 from stream_dedup.index.store import Numbers, RedisStore
 from stream_dedup.index.upkeep import Upkeep
 from stream_dedup.types import DocumentId
@@ -101,13 +102,13 @@ class Forgetting:
         """Return what stands under some ids."""
         self._store.layout.check_ids()
         places = self._store.layout.place_ids(id_hashes(ids))
-        round_ = self._store.round()
+        round_ = Round(self._store)
         nobody = np.zeros(len(ids), np.uint64)
         found = round_.probe(places, nobody, np.full(len(ids), Mode.LOOK, np.uint8))
         round_.run()
-        self._store.read_on(found)
+        read_on(self._store, found)
         rows, claims = found.pairs
-        round_ = self._store.round()
+        round_ = Round(self._store)
         values = round_.read(claims)
         round_.run()
         originals, void = [], []
@@ -133,7 +134,7 @@ class Forgetting:
         self, places: Places, void: Sequence[tuple[int, int]], retired: Sequence[_Original]
     ) -> None:
         """Remove the entries of void claims under ids, and of those just retired in the tables."""
-        round_ = self._store.round()
+        round_ = Round(self._store)
         rows: Numbers = np.array([row for row, _ in void], np.int64)
         round_.withdraw(
             places.rows(rows),

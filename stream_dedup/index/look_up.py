@@ -14,9 +14,11 @@ from stream_dedup.index.base import Attachment, IndexBatch, Matcher, Registered,
 from stream_dedup.index.candidates import Candidates, Rows, look_up
 from stream_dedup.index.claims import Fate
 from stream_dedup.index.connection import connect, reporting_errors
+from stream_dedup.index.found import Found
 from stream_dedup.index.keys import Places
 from stream_dedup.index.records import Record, RecordFormat
-from stream_dedup.index.store import Found, RedisStore, Round
+from stream_dedup.index.rounds import Round
+from stream_dedup.index.store import RedisStore
 from stream_dedup.settings import Settings
 from stream_dedup.types import DocumentId
 

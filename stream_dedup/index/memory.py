@@ -215,8 +215,8 @@ class MemoryIndex(Registry):
         rows, found, equal = rows[~again], found[~again], equal[~again]
         mine, theirs = batch.prints.evidence.rows(rows), self.originals.evidence.rows(found)
         scores = self._matcher.scores(mine, theirs)
-        for row, number, score, exact in zip(
-            rows.tolist(), found.tolist(), scores, equal.tolist(), strict=True
+        for row, attachment in zip(
+            rows.tolist(), self.originals.attachments(found, scores, equal), strict=True
         ):
-            attachments[row] = self.originals.attachment(number, score, exact=exact)
+            attachments[row] = attachment
         return attachments

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -152,9 +153,22 @@ class Originals:
         ids, times = self.ids[start:end], self.times[numbers]
         return IndexBatch(ids, self.identities[numbers], times, prints, self.ranks(numbers))
 
-    def attachment(self, number: int, score: Score, *, exact: bool) -> Attachment:
-        """Describe one original for a duplicate that is attached to it."""
-        return Attachment(self.ids[number], self.digests[number].tobytes(), score, exact)
+    def attachments(
+        self, numbers: npt.NDArray[np.int64], scores: Sequence[Score], exact: npt.NDArray[np.bool_]
+    ) -> list[Attachment]:
+        """Describe originals for the duplicates that are attached to them.
+
+        Args:
+            numbers: (duplicates,) the originals.
+            scores: how near each is.
+            exact: (duplicates,) whether the texts are equal.
+        """
+        digests = self.digests[numbers].tobytes()
+        rows = zip(numbers.tolist(), scores, exact.tolist(), strict=True)
+        return [
+            Attachment(self.ids[number], digests[16 * at : 16 * at + 16], score, is_exact)
+            for at, (number, score, is_exact) in enumerate(rows)
+        ]
 
 
 class _Column:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -45,15 +45,27 @@ def unique_pairs(left: Rows, right: Rows) -> tuple[Rows, Rows]:
     return packed >> 32, packed & 0xFFFFFFFF
 
 
+def begins_of_runs(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """Say which of some sorted values differ from the one before."""
+    begins = np.ones(len(values), np.bool_)
+    np.not_equal(values[1:], values[:-1], out=begins[1:])
+    return begins
+
+
+def _sorted_entries(keys: npt.NDArray[np.uint64]) -> tuple[npt.NDArray[np.uint64], Rows]:
+    """Sort the entry keys of all tables; return them, and the row of each."""
+    flat = entry_keys(keys).reshape(-1)
+    order = np.argsort(flat)  # not stable, but twice as fast
+    return flat[order], order // keys.shape[1]
+
+
 def sharing_pairs(keys: npt.NDArray[np.uint64]) -> tuple[Rows, Rows]:
     """Return the pairs (earlier, later) of rows that share a key in some column, sorted.
 
     Takes rows * rows bytes, so it is meant for a few hundred rows at a time.
     """
-    rows, columns = keys.shape
-    flat = entry_keys(keys).reshape(-1)
-    order = np.argsort(flat)  # not stable, but twice as fast
-    flat, documents = flat[order], order // columns
+    rows = len(keys)
+    flat, documents = _sorted_entries(keys)
     shares = np.zeros((rows, rows), np.bool_)
     for distance in range(1, rows):
         same = np.flatnonzero(flat[distance:] == flat[:-distance])
@@ -88,7 +100,10 @@ def near_pairs(batch: IndexBatch, rows: Rows, matcher: Matcher) -> NearPairs:
 
 def shares_earlier(keys: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
     """Say which rows share a key, in some column, with an earlier row."""
-    _, first, of = np.unique(entry_keys(keys), return_index=True, return_inverse=True)
-    documents = (first // keys.shape[1])[of].reshape(keys.shape)
-    earlier: npt.NDArray[np.bool_] = (documents < np.arange(len(keys))[:, None]).any(axis=1)
+    earlier = np.zeros(len(keys), np.bool_)
+    flat, rows = _sorted_entries(keys)
+    begins = begins_of_runs(flat)
+    if not begins.all():
+        firsts = np.minimum.reduceat(rows, np.flatnonzero(begins))
+        earlier[rows[rows > firsts[np.cumsum(begins) - 1]]] = True
     return earlier

@@ -16,26 +16,18 @@ from stream_dedup.index.audit_reading import Reader
 from stream_dedup.index.base import Attachment, IndexBatch, Matcher, Registered
 from stream_dedup.index.bulk import Registrar
 from stream_dedup.index.candidates import Candidates
-from stream_dedup.index.choice import preferred_within
-from stream_dedup.index.claims import (
-    AT_ONCE,
-    Mode,
-    Outcome,
-    Steps,
-    settle_document,
-    start_again,
-)
+from stream_dedup.index.claiming import Claiming
 from stream_dedup.index.connection import connect
 from stream_dedup.index.counts import ClaimCounts
 from stream_dedup.index.description import describe
-from stream_dedup.index.driver import Claims, Driver, Rows, Sightings
+from stream_dedup.index.driver import Claims
 from stream_dedup.index.expiry import Horizon, Swept
 from stream_dedup.index.forgetting import Forgetting
 from stream_dedup.index.keys import ClaimIds, Layout
 from stream_dedup.index.look_up import RedisLookUp
-from stream_dedup.index.pairs import exact_leaders, near_pairs, shares_earlier
 from stream_dedup.index.reassembly import reassemble
-from stream_dedup.index.records import Record, RecordFormat
+from stream_dedup.index.records import RecordFormat
+from stream_dedup.index.rounds import Round
 from stream_dedup.index.store import RedisStore
 from stream_dedup.index.sweep import Pause, Sweeper, at_full_speed
 from stream_dedup.index.watermark import Watermark
@@ -46,10 +38,6 @@ log = logging.getLogger(__name__)
 
 #: Documents claimed together; bounds the pairs that one viral post can make within a batch.
 STEP = 512
-
-
-#: For each row that is near earlier rows of its batch: these, in order.
-Neighbours = dict[int, list[int]]
 
 
 class RedisIndex:
@@ -105,7 +93,7 @@ class RedisIndex:
         decided: list[Attachment | None] = []
         renewed: dict[int, float] = {}
         for start in range(0, len(batch), STEP):
-            claiming = _Claiming(self, batch.rows(range(start, start + STEP)))
+            claiming = Claiming(self, batch.rows(range(start, start + STEP)))
             decided += claiming.run()
             renewed |= claiming.renewed()
             self.counts = claiming.counted(self.counts)
@@ -180,7 +168,7 @@ class RedisIndex:
     def _renew(self, renewed: dict[int, float]) -> None:
         """Move the times of originals forward that were renewed by duplicates."""
         if renewed:
-            round_ = self.store.round()
+            round_ = Round(self.store)
             round_.renew(np.array(list(renewed), np.uint64), np.array(list(renewed.values())))
             round_.run()
 
@@ -195,222 +183,3 @@ class RedisIndex:
             "stream-dedup plan",
             {"originals": self.originals, "planned": self._expected},
         )
-
-
-class _Claiming:
-    """Decides up to STEP documents."""
-
-    def __init__(self, index: RedisIndex, batch: IndexBatch) -> None:
-        self._index = index
-        self._batch = batch
-        self._tables = batch.prints.keys.shape[1]
-        self._driver = Driver(index.store, batch, index.matcher, index.records)
-        self._outcomes: dict[int, Outcome] = {}
-        #: Claim of the original that each row is attached to.
-        self._attached: dict[int, int] = {}
-        #: Rows attached to an original of the same batch.
-        self._within: dict[int, int] = {}
-
-    def run(self) -> list[Attachment | None]:
-        """Return an attachment for each duplicate, None for each original.
-
-        A document that shares no key with an earlier one of the batch depends on none of them, so
-        these are registered first. The others then look for an original. Of those that find none,
-        the ones near an earlier one must wait for its fate. So they go in waves: first those that
-        depend on none; then whoever is near a new original is its duplicate, and those whose
-        earlier neighbours all turned out to be duplicates are the next wave.
-        """
-        rows = np.flatnonzero(~self._batch.prints.empty)
-        leaders = exact_leaders(self._batch, rows, windowed=self._index.windowed)
-        distinct = rows[leaders == rows]
-        # Ids grow with the rows, whichever wave a row goes in, so the earliest stays the earliest.
-        claims = self._mint(len(self._batch))
-        shares = shares_earlier(self._batch.prints.keys[distinct])
-        self._register(distinct[~shares], claims)
-        # Most of a viral post's copies end here, before any two of them are compared.
-        self._look(distinct[shares], claims)
-        undecided = [row for row in distinct.tolist() if row not in self._outcomes]
-        neighbours = self._neighbours(undecided, claims)
-        free = [row for row in undecided if row not in neighbours]
-        self._drop_settled(neighbours, free, claims)
-        self._register(np.array(free, np.int64), claims)
-        while neighbours:
-            wave = self._attach_to_neighbours(neighbours)
-            if wave:
-                # They are near a duplicate, so probably near its original, which has come since
-                # they looked. Without this a new viral post would go one copy at a time.
-                self._look(np.array(sorted([*wave, *neighbours]), np.int64), claims)
-                wave = [row for row in wave if row not in self._outcomes]
-                self._drop_settled(neighbours, wave, claims)
-                self._register(np.array(wave, np.int64), claims)
-        return self._attachments(dict(zip(rows.tolist(), leaders.tolist(), strict=True)))
-
-    def _neighbours(self, undecided: list[int], claims: Claims) -> Neighbours:
-        """Return, for each row near earlier ones, these in order; the rows in order too.
-
-        Takes the undecided rows, and those whose original has come after the first of these, which
-        may be an earlier one.
-        """
-        if not undecided:
-            return {}
-        first = claims[undecided[0]]
-        later_found = [
-            row
-            for row, found in self._outcomes.items()
-            if not found.is_original and found.original > first
-        ]
-        rows = np.array(sorted([*undecided, *later_found]), np.int64)
-        earlier, later, _ = near_pairs(self._batch, rows, self._index.matcher)
-        neighbours: Neighbours = {}
-        order = np.argsort(later, kind="stable")
-        for row, neighbour in zip(later[order].tolist(), earlier[order].tolist(), strict=True):
-            neighbours.setdefault(row, []).append(neighbour)
-        return neighbours
-
-    def _look(self, rows: Rows, claims: Claims) -> None:
-        """Attach rows to originals that exist already."""
-        if len(rows):
-            modes = np.full(len(rows), Mode.LOOK, np.uint8)
-            seen = self._driver.announce(rows, claims[rows], modes)
-            self._attach(self._driver.look(seen.pairs())[0])
-
-    def _register(self, rows: Rows, claims: Claims) -> None:
-        if self._index.store.layout.partitions == 1:
-            rows = self._register_at_once(rows, claims)
-        if not len(rows):
-            return
-        modes = np.full(len(rows), Mode.IF_EMPTY, np.uint8)
-        self._settle(rows, claims, self._driver.announce(rows, claims[rows], modes))
-
-    def _register_at_once(self, rows: Rows, claims: Claims) -> Rows:
-        """Do what ``register_document`` does, for many; return the rows that go the long way."""
-        known: dict[int, list[int]] = {}
-        trying = rows
-        for _ in range(AT_ONCE):
-            if not len(trying):
-                break
-            registered, pairs = self._driver.register(trying, claims[trying], known)
-            for row in registered.tolist():
-                self._outcomes[row] = Outcome(int(claims[row]), is_original=True)
-            found, unsettled = self._driver.look(pairs)
-            self._attach(found)
-            for row, claim in pairs:
-                known.setdefault(row, []).append(claim)
-            met = {row for row, _ in pairs} - found.keys() - unsettled
-            trying = np.array(sorted(met), np.int64)
-        return np.array([row for row in rows.tolist() if row not in self._outcomes], np.int64)
-
-    def _attach(self, found: dict[int, int]) -> None:
-        for row, original in found.items():
-            self._outcomes[row] = Outcome(original, is_original=False)
-
-    def _settle(self, rows: Rows, claims: Claims, seen: Sightings) -> None:
-        """Commit the rows that saw nobody; the others find their original, or go on one by one.
-
-        Most of those are duplicates of an original that exists already. They do what the protocol
-        would (read, withdraw, forget), but all together.
-        """
-        alone = rows[~np.isin(rows, seen.rows)]
-        committed = self._driver.commit(alone, claims[alone])
-        found, _ = self._driver.look(seen.pairs())
-        self._driver.give_up(list(found), claims, seen)
-        self._attach(found)
-        steps: dict[int, Steps] = {}
-        for row, stands in zip(alone.tolist(), committed.tolist(), strict=True):
-            claim = int(claims[row])
-            if stands:
-                self._outcomes[row] = Outcome(claim, is_original=True)
-            else:
-                steps[row] = start_again(claim, self._tables, self._mint_one, self._index.grace)
-        for row, tables in seen.without(found).by_row(self._tables).items():
-            claim = int(claims[row])
-            steps[row] = settle_document(claim, tables, self._mint_one, self._index.grace)
-        self._outcomes |= self._driver.finish(steps)
-
-    def _attach_to_neighbours(self, neighbours: Neighbours) -> list[int]:
-        """Attach rows to their earliest neighbour that is an original; return the next wave."""
-        wave = []
-        for row in list(neighbours):
-            for neighbour in neighbours[row]:
-                if neighbour in neighbours:
-                    break
-                outcome = self._outcomes.get(neighbour)
-                if outcome is not None and outcome.is_original:
-                    self._within[row] = neighbour
-                    del neighbours[row]
-                    break
-            else:
-                wave.append(row)
-        for row in wave:
-            del neighbours[row]
-        return wave
-
-    def _drop_settled(self, neighbours: Neighbours, wave: list[int], claims: Claims) -> None:
-        """Drop the rows that found their original, unless an earlier one may still come."""
-        unsettled = set(wave)
-        for row, earlier in list(neighbours.items()):
-            found = self._outcomes.get(row)
-            if found is None or any(
-                one in unsettled and claims[one] < found.original for one in earlier
-            ):
-                unsettled.add(row)
-                self._outcomes.pop(row, None)
-            else:
-                del neighbours[row]
-
-    def _attachments(self, leaders: dict[int, int]) -> list[Attachment | None]:
-        originals = {}
-        for row, leader in leaders.items():
-            within = self._within.get(leader)
-            outcome = self._outcomes.get(leader)
-            if within is not None:
-                originals[row] = self._driver.own_record(within)
-                self._attached[row] = self._outcomes[within].original
-            elif outcome is not None and not outcome.is_original:
-                originals[row] = self._driver.record_of(outcome.original)
-                self._attached[row] = outcome.original
-            elif row != leader:
-                originals[row] = self._driver.own_record(leader)
-                self._attached[row] = self._outcomes[leader].original
-        if not self._index.matcher.first:
-            self._prefer_within(leaders, originals)
-        again = self._driver.again(originals)
-        self._driver.note_ids({row: self._attached[row] for row in again})
-        return self._driver.attachments(originals)
-
-    def renewed(self) -> dict[int, float]:
-        """Return the new time of each original that duplicates have renewed."""
-        return self._driver.renew(self._attached) if self._index.records.renews else {}
-
-    def _prefer_within(self, leaders: dict[int, int], originals: dict[int, Record]) -> None:
-        """Attach rows to an original of the same batch, where they prefer it to the one found."""
-        is_original = np.zeros(len(self._batch), np.bool_)
-        is_original[[row for row, one in self._outcomes.items() if one.is_original]] = True
-        distinct = np.array([row for row, leader in leaders.items() if row == leader], np.int64)
-        pairs = near_pairs(self._batch, distinct, self._index.matcher)
-        within = preferred_within(self._batch, leaders, is_original, pairs, self._index.matcher)
-        preferences = self._driver.preferences(originals)
-        for row, preferred in within.items():
-            if row not in originals:  # an original itself, come again
-                continue
-            found = self._outcomes.get(leaders[row])
-            one = (preferred.preference, self._outcomes[preferred.row].original)
-            if found is None or found.is_original or one < (preferences[row], found.original):
-                originals[row] = self._driver.own_record(preferred.row)
-                self._attached[row] = self._outcomes[preferred.row].original
-
-    def _mint(self, count: int) -> Claims:
-        return self._index.ids.mint(time.time(), count)
-
-    def _mint_one(self) -> int:
-        return int(self._mint(1)[0])
-
-    def counted(self, before: ClaimCounts) -> ClaimCounts:
-        """Add what these claims went through to the counts before."""
-        outcomes = self._outcomes.values()
-        mine = ClaimCounts(
-            voided=sum(outcome.voided for outcome in outcomes),
-            retried=sum(outcome.attempts - 1 for outcome in outcomes),
-            **self._driver.effort()._asdict(),
-        )
-        return before.plus(mine)

@@ -8,9 +8,11 @@ import numpy as np
 import numpy.typing as npt
 
 from stream_dedup.index.keys import Places
+from stream_dedup.index.row_claims import RowClaims, unpacked
 
-_HEAD = np.dtype([("claim", ">u8"), ("bucket", "<u4"), ("known", "<u4")])
-_FOUND = np.dtype([("row", "<u4"), ("claim", ">u8")])
+_HEAD = np.dtype([("claim", ">u8"), ("bucket", "<u4"), ("known", "<u4"), ("record", "<u4")])
+#: Bytes of a head before the claims that are known; the length of the record comes after them.
+_FIXED = _HEAD.itemsize - 4
 
 
 class Registrations:
@@ -30,23 +32,19 @@ class Registrations:
     def __init__(self, count: int) -> None:
         self.fates = np.zeros(count, np.uint8)
         self.ruled_out = 0
-        self._rows: list[npt.NDArray[np.int64]] = []
-        self._claims: list[npt.NDArray[np.uint64]] = []
+        self._met = RowClaims()
 
     @property
     def pairs(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint64]]:
         """Rows that met unknown claims, and these, each once."""
-        if not self._rows:
-            return np.zeros(0, np.int64), np.zeros(0, np.uint64)
-        return np.concatenate(self._rows), np.concatenate(self._claims)
+        return self._met.pairs
 
     def take(self, start: int, fates: bytes, found: bytes) -> None:
         """Take the reply for the rows from ``start`` on."""
         self.fates[start : start + len(fates)] = np.frombuffer(fates, np.uint8)
         if found:
-            pairs = np.frombuffer(found, _FOUND)
-            self._rows.append(pairs["row"].astype(np.int64) + start)
-            self._claims.append(pairs["claim"].astype(np.uint64))
+            rows, claims = unpacked(found)
+            self._met.add(rows + start, claims)
 
 
 def packed(
@@ -71,17 +69,14 @@ def packed(
     heads = np.zeros(len(claims), _HEAD)
     heads["claim"], heads["bucket"] = claims, buckets
     heads["known"] = [8 * len(some) for some in known]
-    head, size = heads.tobytes(), heads.itemsize
+    heads["record"] = [len(record) for record in records]
+    head, size = heads.tobytes(), _HEAD.itemsize
     body, wide = keys.tobytes(), shape[1] * keys.itemsize
-    return [
-        b"".join(
-            (
-                head[row * size : (row + 1) * size],
-                *(claim.to_bytes(8, "big") for claim in known[row]),
-                len(record).to_bytes(4, "little"),
-                record,
-                body[row * wide : (row + 1) * wide],
-            )
-        )
-        for row, record in enumerate(records)
-    ]
+    packed = []
+    for row, record in enumerate(records):
+        start = head[row * size : (row + 1) * size]
+        if some := known[row]:
+            told = b"".join([claim.to_bytes(8, "big") for claim in some])
+            start = start[:_FIXED] + told + start[_FIXED:]
+        packed.append(start + record + body[row * wide : (row + 1) * wide])
+    return packed

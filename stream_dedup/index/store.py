@@ -1,48 +1,31 @@
-"""Carries the calls of the claim protocol to Redis: packed, and pipelined, one call a partition.
+"""The index in Redis: where it is, what it is made for, and the calls about all of it.
 
-The only module that talks to Redis. The calls of many documents are gathered in a ``Round``: their
-rows are grouped by partition, sent in one pipeline, and the replies handed back row by row.
+Calls about documents are made in rounds (see ``rounds``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from stream_dedup.errors import ConfigurationMismatch, ServiceError
-from stream_dedup.index.connection import Client, reporting_errors, target_of
+from stream_dedup.errors import ConfigurationMismatch
+from stream_dedup.index.connection import Client, reporting_errors
 from stream_dedup.index.description import Described, mismatch
 from stream_dedup.index.expiry import NEVER
-from stream_dedup.index.failures import Kind, count
 from stream_dedup.index.functions import CLAIMS
-from stream_dedup.index.keys import Layout, Places
-from stream_dedup.index.registrations import Registrations, packed
+from stream_dedup.index.keys import Layout
 from stream_dedup.settings import Settings
-
-#: Rows in one function call, which blocks the server: about 4 ms of probes.
-_ROWS = 2048
-
-#: Candidates in one reply for one row; a probe that has more goes on in further calls, so that a
-#: template's table key neither blocks the server for long nor fills a reply.
-PAGE = 128
 
 Numbers = npt.NDArray[np.int64]
 Claims = npt.NDArray[np.uint64]
 Bytes = npt.NDArray[np.uint8]
 
-_FOUND = np.dtype([("row", "<u4"), ("claim", ">u8")])
-_MORE = np.dtype("<u4")
-_RECORD = np.dtype([("claim", ">u8"), ("bucket", "<u4")])
-_PUT = np.dtype([("claim", ">u8"), ("bucket", "<u4"), ("length", "<u4")])
-_SETTLE = np.dtype([("claim", ">u8"), ("bucket", "<u4"), ("fate", "u1")])
-_RENEW = np.dtype([("claim", ">u8"), ("bucket", "<u4"), ("time", "<f8")])
-
 
 class RedisStore:
-    """The index in Redis, as rounds of calls."""
+    """The index in Redis."""
 
     def __init__(self, client: Client, layout: Layout, settings: Settings) -> None:
         self.client = client
@@ -64,17 +47,6 @@ class RedisStore:
         self.look_row = np.dtype([("suffix", width), ("score", "S16"), ("after", ">u8")])
         self.withdraw_row = np.dtype([("suffix", width), ("claim", ">u8")])
         self.note_row = np.dtype([("suffix", width), ("score", "S16"), ("claim", ">u8")])
-
-    def round(self) -> Round:
-        """Start a round of calls."""
-        return Round(self)
-
-    def read_on(self, found: Found) -> None:
-        """Go through the further pages of probes that have more candidates than one holds."""
-        while len(rows := found.take_unfinished(self.limit)):
-            round_ = self.round()
-            round_.page(found, rows)
-            round_.run()
 
     def enter(self, configuration: str, described: str = "{}") -> tuple[int, float]:
         """Load the functions, check or write the index's description.
@@ -136,321 +108,3 @@ class RedisStore:
         """Call a function on the index's own key."""
         name = f"{CLAIMS.name}_{function}"
         return self.client.fcall(name, 1, self.layout.index_key, *arguments)
-
-
-class Found:
-    """Claims that probes came upon, filled when the round is carried out.
-
-    Attributes:
-        places: what was probed, a row each.
-        claims: the rows' own claims.
-        capped: probes that have more candidates than ``max_candidates``.
-    """
-
-    def __init__(self, places: Places, claims: Claims) -> None:
-        self.places = places
-        self.claims = claims
-        self.capped = 0
-        self._rows: list[Numbers] = []
-        self._claims: list[Claims] = []
-        self._unfinished: list[Numbers] = []
-
-    @property
-    def pairs(self) -> tuple[Numbers, Claims]:
-        """Rows of the probe and the claims found there, oldest first within a row."""
-        if not self._rows:
-            return np.zeros(0, np.int64), np.zeros(0, np.uint64)
-        return np.concatenate(self._rows), np.concatenate(self._claims)
-
-    def take_unfinished(self, limit: int) -> Numbers:
-        """Return the rows that have more candidates, but for those that have reached the limit.
-
-        These are counted as capped.
-        """
-        if not self._unfinished:
-            return np.zeros(0, np.int64)
-        rows = np.concatenate(self._unfinished)
-        self._unfinished = []
-        below = self._counts()[rows] < limit
-        self.capped += len(rows) - int(below.sum())
-        return rows[below]
-
-    def next_page(self, rows: Numbers, limit: int) -> tuple[Claims, int]:
-        """Return the last claim of each row, and how many may follow.
-
-        All of them have had the same number of full pages.
-        """
-        found, claims = self.pairs
-        last = np.zeros(len(self.claims), np.uint64)
-        np.maximum.at(last, found, claims)
-        return last[rows], min(PAGE, limit - int(self._counts()[rows[0]]))
-
-    def taker(self, index: Numbers) -> Callable[[Any], None]:
-        """Return what takes the reply to the probes in ``index``."""
-
-        def take(reply: Any) -> None:
-            packed, more = reply
-            if packed:
-                found = np.frombuffer(packed, _FOUND)
-                self._rows.append(index[found["row"].astype(np.int64)])
-                self._claims.append(found["claim"].astype(np.uint64))
-            if more:
-                self._unfinished.append(index[np.frombuffer(more, _MORE).astype(np.int64)])
-
-        return take
-
-    def _counts(self) -> Numbers:
-        return np.bincount(self.pairs[0], minlength=len(self.claims))
-
-
-def _ignore(_reply: Any) -> None:
-    """Take a reply that says nothing."""
-
-
-def _value_taker(values: list[bytes], index: Numbers) -> Callable[[Any], None]:
-    def take(reply: Any) -> None:
-        at = 0
-        for row in index.tolist():
-            length = int.from_bytes(reply[at : at + 4], "little")
-            values[row] = reply[at + 4 : at + 4 + length]
-            at += 4 + length
-
-    return take
-
-
-def grouped(partitions: Numbers) -> Iterator[tuple[int, Numbers]]:
-    """Split rows by partition, at most _ROWS at a time, each part in the order of the rows."""
-    if not partitions.any():
-        parts = [np.arange(len(partitions))] if len(partitions) else []
-    else:
-        order = np.argsort(partitions, kind="stable")
-        parts = np.split(order, np.flatnonzero(np.diff(partitions[order])) + 1)
-    for part in parts:
-        for start in range(0, len(part), _ROWS):
-            yield int(partitions[part[0]]), part[start : start + _ROWS]
-
-
-class Round:
-    """Calls of many documents, sent together in the order in which they were added."""
-
-    def __init__(self, store: RedisStore, *, read_only: bool = False) -> None:
-        """Start empty; a round that only reads needs no right to write."""
-        self._store = store
-        self._command = "FCALL_RO" if read_only else "FCALL"
-        self._layout = store.layout
-        self._pipeline = store.client.pipeline(transaction=False)
-        self._receivers: list[Callable[[Any], None]] = []
-        #: How to reach each node that this round writes to.
-        self._written: dict[str, dict[str, Any]] = {}
-
-    def put(self, claims: Claims, records: Sequence[bytes]) -> None:
-        """Write records as pending."""
-        partitions, buckets = self._layout.record_places(claims)
-        heads = np.zeros(len(claims), _PUT)
-        heads["claim"], heads["bucket"] = claims, buckets
-        heads["length"] = [len(record) for record in records]
-        packed = heads.tobytes()
-        size = _PUT.itemsize
-        for partition, rows in grouped(partitions):
-            parts = []
-            for row in rows.tolist():
-                parts += [packed[row * size : (row + 1) * size], records[row]]
-            self._send("put", partition, b"".join(parts))
-
-    def register(
-        self,
-        places: Places,
-        claims: Claims,
-        records: Sequence[bytes],
-        known: Sequence[Sequence[int]],
-        *,
-        ids: Places | None = None,
-        compared: tuple[int, ...] = (),
-    ) -> Registrations:
-        """Register documents whose keys, (documents, tables), are all in one partition.
-
-        Args:
-            places: where their keys are kept.
-            claims: their claims.
-            records: their records.
-            known: for each the claims that matter to it no more.
-            ids: where their ids are kept, if they are.
-            compared: how to tell that others are not near (see ``RecordFormat.compared``).
-        """
-        found = Registrations(len(claims))
-        tables = places.suffixes.shape[1]
-        if ids is not None:
-            places = places.beside(ids)
-        every = places.suffixes.shape[1]
-        arguments = [min(PAGE, self._store.limit), self._layout.suffix_width, tables, every]
-        if compared:
-            arguments += [self._layout.buckets, *compared, 1]
-        rows = packed(places, claims, self._layout.record_places(claims)[1], records, known)
-        size = max(1, _ROWS // tables)
-        for start in range(0, len(rows), size):
-            then = self._registration_taker(found, start)
-            some = b"".join(rows[start : start + size])
-            self._send("register", 0, some, *arguments, then=then)
-        return found
-
-    def probe(self, places: Places, claims: Claims, modes: Bytes) -> Found:
-        """Look under keys, one row each, and insert as ``modes`` say.
-
-        Finds a page of candidates for each; ``RedisStore.read_on`` goes on after the round.
-        """
-        rows = np.zeros(len(claims), self._store.probe_row)
-        rows["suffix"], rows["score"] = places.suffixes, places.scores
-        rows["claim"], rows["mode"] = claims, modes
-        found = Found(places, claims)
-        arguments = (min(PAGE, self._store.limit), self._layout.suffix_width)
-        for partition, index in grouped(places.partitions):
-            self._send(
-                "probe", partition, rows[index].tobytes(), *arguments, then=found.taker(index)
-            )
-        return found
-
-    def page(self, found: Found, numbers: Numbers) -> None:
-        """Look for more candidates of some of the probes; ``found`` takes them."""
-        rows = np.zeros(len(numbers), self._store.page_row)
-        rows["suffix"], rows["score"] = found.places.suffixes[numbers], found.places.scores[numbers]
-        rows["claim"] = found.claims[numbers]
-        rows["after"], limit = found.next_page(numbers, self._store.limit)
-        for partition, index in grouped(found.places.partitions[numbers]):
-            then = found.taker(numbers[index])
-            arguments = (limit, self._layout.suffix_width)
-            self._send("page", partition, rows[index].tobytes(), *arguments, then=then)
-
-    def look(self, found: Found, numbers: Numbers) -> None:
-        """Look for a page of candidates of some of the probes, or for the next; only reads."""
-        rows = np.zeros(len(numbers), self._store.look_row)
-        rows["suffix"], rows["score"] = found.places.suffixes[numbers], found.places.scores[numbers]
-        rows["after"], limit = found.next_page(numbers, self._store.limit)
-        for partition, index in grouped(found.places.partitions[numbers]):
-            then = found.taker(numbers[index])
-            arguments = (limit, self._layout.suffix_width)
-            self._send("look", partition, rows[index].tobytes(), *arguments, then=then)
-
-    def read(self, claims: Claims) -> list[bytes]:
-        """Read fate and record of each claim; the list is filled when the round is carried out."""
-        partitions, rows = self._record_rows(claims)
-        values = [b""] * len(claims)
-        for partition, index in grouped(partitions):
-            self._send("read", partition, rows[index].tobytes(), then=_value_taker(values, index))
-        return values
-
-    def settle(self, claims: Claims, fates: Bytes) -> Bytes:
-        """Write fates; the array holds those that stand when the round is carried out."""
-        partitions, buckets = self._layout.record_places(claims)
-        rows = np.zeros(len(claims), _SETTLE)
-        rows["claim"], rows["bucket"], rows["fate"] = claims, buckets, fates
-        standing = np.zeros(len(claims), np.uint8)
-        for partition, index in grouped(partitions):
-            then = self._fate_taker(partition, standing, index)
-            self._send("settle", partition, rows[index].tobytes(), then=then)
-        return standing
-
-    def withdraw(self, places: Places, claims: Claims) -> None:
-        """Remove claims from keys, one row each."""
-        rows = np.zeros(len(claims), self._store.withdraw_row)
-        rows["suffix"], rows["claim"] = places.suffixes, claims
-        for partition, index in grouped(places.partitions):
-            self._send("withdraw", partition, rows[index].tobytes(), self._layout.suffix_width)
-
-    def forget(self, claims: Claims) -> None:
-        """Remove records."""
-        partitions, rows = self._record_rows(claims)
-        for partition, index in grouped(partitions):
-            self._send("forget", partition, rows[index].tobytes())
-
-    def note(self, places: Places, claims: Claims) -> None:
-        """Enter claims under keys without looking, one row each."""
-        rows = np.zeros(len(claims), self._store.note_row)
-        rows["suffix"], rows["score"], rows["claim"] = places.suffixes, places.scores, claims
-        for partition, index in grouped(places.partitions):
-            self._send("note", partition, rows[index].tobytes(), self._layout.suffix_width)
-
-    def renew(self, claims: Claims, times: npt.NDArray[np.float64]) -> None:
-        """Move the times of originals forward."""
-        partitions, buckets = self._layout.record_places(claims)
-        rows = np.zeros(len(claims), _RENEW)
-        rows["claim"], rows["bucket"], rows["time"] = claims, buckets, times
-        for partition, index in grouped(partitions):
-            self._send("renew", partition, rows[index].tobytes())
-
-    def run(self) -> None:
-        """Send everything and take the replies.
-
-        Raises:
-            ServiceError: some call was not answered; any of them may or may not have been done.
-        """
-        if not self._receivers:
-            return
-        if self._store.replicas:
-            self._wait_for_replicas()
-        with reporting_errors():
-            replies = self._pipeline.execute()
-        for receive, reply in zip(self._receivers, replies, strict=True):
-            receive(reply)
-        # Some of them refer to this round: a circle, which would keep what was sent.
-        self._receivers.clear()
-        self._store.progress()
-
-    def _wait_for_replicas(self) -> None:
-        """Let each node say last, on the connection that wrote, how many replicas have it."""
-        wanted = self._store.replicas
-
-        def check(acknowledged: Any) -> None:
-            if acknowledged < wanted:
-                count(Kind.REPLICAS)
-                msg = (
-                    f"Only {acknowledged} of {wanted} replicas have a write after "
-                    f"{self._store.wait_ms} ms. Check the replicas, or lower wait_replicas."
-                )
-                raise ServiceError(msg)
-
-        for options in self._written.values():
-            self._pipeline.execute_command("WAIT", wanted, self._store.wait_ms, **options)
-            self._receivers.append(check)
-
-    def _registration_taker(self, found: Registrations, start: int) -> Callable[[Any], None]:
-        def take(reply: Any) -> None:
-            fates, packed, self._store.originals[0], *ruled_out = reply
-            found.take(start, fates, packed)
-            found.ruled_out += sum(ruled_out)
-
-        return take
-
-    def _fate_taker(self, partition: int, standing: Bytes, index: Numbers) -> Callable[[Any], None]:
-        def take(reply: Any) -> None:
-            standing[index] = np.frombuffer(reply[0], np.uint8)
-            self._store.originals[partition] = reply[1]
-
-        return take
-
-    def _record_rows(self, claims: Claims) -> tuple[Numbers, npt.NDArray[Any]]:
-        partitions, buckets = self._layout.record_places(claims)
-        rows = np.zeros(len(claims), _RECORD)
-        rows["claim"], rows["bucket"] = claims, buckets
-        return partitions, rows
-
-    def _send(
-        self,
-        function: str,
-        partition: int,
-        rows: bytes,
-        *arguments: int | bytes,
-        then: Callable[[Any], None] = _ignore,
-    ) -> None:
-        key = self._layout.partition_key(partition)
-        # Neither of these two keys exists, and that is what they are for. While a slot moves to
-        # another node of a Cluster, its keys are on both; a call that named no key, or one, would
-        # be served there and see only some. One that names two missing keys is told to try again.
-        keys = (key, f"{key}-")
-        name = f"{CLAIMS.name}_{function}"
-        options = target_of(self._store.client, key)
-        self._pipeline.execute_command(
-            self._command, name, len(keys), *keys, rows, *arguments, **options
-        )
-        self._receivers.append(then)
-        if self._command == "FCALL" and function != "read":
-            self._written[str(options)] = options

@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from stream_dedup.index.store import Bytes, Claims, Numbers, RedisStore, Round, grouped
+from stream_dedup.index.rounds import Round, grouped
+from stream_dedup.index.row_claims import RowClaims
+from stream_dedup.index.store import Bytes, Claims, Numbers, RedisStore
 
 #: Members of one sorted set in one reply.
 MEMBERS = 1000
@@ -48,16 +50,13 @@ class Listed:
     """Members of sorted sets, filled when the round is carried out."""
 
     def __init__(self) -> None:
-        self._rows: list[Numbers] = []
-        self._claims: list[Claims] = []
+        self._standing = RowClaims()
         self._full: list[Numbers] = []
 
     @property
     def pairs(self) -> tuple[Numbers, Claims]:
         """Rows of what was asked for, and the claims that stand there."""
-        if not self._rows:
-            return np.zeros(0, np.int64), np.zeros(0, np.uint64)
-        return np.concatenate(self._rows), np.concatenate(self._claims)
+        return self._standing.pairs
 
     @property
     def full(self) -> Numbers:
@@ -69,8 +68,8 @@ class Listed:
 
         def take(reply: Any) -> None:
             counts = np.frombuffer(reply[0], "<u4").astype(np.int64)
-            self._rows.append(np.repeat(index, counts))
-            self._claims.append(np.frombuffer(reply[1], ">u8").astype(np.uint64))
+            claims = np.frombuffer(reply[1], ">u8").astype(np.uint64)
+            self._standing.add(np.repeat(index, counts), claims)
             self._full.append(index[counts == MEMBERS])
 
         return take

@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from stream_dedup.groups import Member, encode
-from stream_dedup.stream.messages import (
+from stream_dedup.stream.annotation import annotate
+from stream_dedup.stream.decoding import MAX_ID_CHARACTERS
+from stream_dedup.stream.headers import (
     ANNOTATION_HEADERS,
     DEAD_LETTER_HEADERS,
     HEADER_REPLAYS,
     HEADER_SOURCE,
-    MAX_ID_CHARACTERS,
-    TRUNCATED_BYTES,
     Header,
-    Poison,
-    Reason,
-    annotate,
     annotation_headers,
     dead_letter_headers,
 )
+from stream_dedup.stream.poison import Poison, Reason
 from stream_dedup.stream.transport import Output, Record
 from stream_dedup.types import Decision, Document
 
+#: Bytes that a dead letter keeps of a value (and of a key) that is too large.
+TRUNCATED_BYTES = 64 * 1024
 #: Digits of the largest count and of the largest offset that Kafka has.
 _COUNT_BYTES = 19
 
@@ -31,14 +31,20 @@ def source_of(record: Record) -> str:
     return f"{record.topic}/{record.partition}/{record.offset}"
 
 
-def annotated(topic: str, record: Record, decision: Decision) -> Output:
+def annotated(topic: str, record: Record, document: Document, decision: Decision) -> Output:
     """Answer a document: its key, headers, timestamp and bytes, with the decision added.
+
+    Args:
+        topic: where to.
+        record: the message.
+        document: what was read of it.
+        decision: what was decided about it.
 
     Raises:
         Poison: the decision cannot be added.
     """
     value = annotate(record.value or b"", decision)
-    headers = [*annotation_headers(decision), (HEADER_SOURCE, source_of(record).encode())]
+    headers = [*annotation_headers(decision), (HEADER_SOURCE, document.source.encode())]
     if record.headers:
         headers = [*_kept(record.headers, ANNOTATION_HEADERS), *headers]
     return Output(topic, record, value, headers, record.key, record.timestamp)

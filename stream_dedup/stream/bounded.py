@@ -57,18 +57,23 @@ def bounded(
         )
         raise ServiceError(msg)
     outcome: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
+    awaited = True
 
     def run() -> None:
         try:
             outcome.put((call(), None))
         except BaseException as error:  # noqa: BLE001 - raised in the caller's thread
-            outcome.put((None, error))
+            # It refers to the client, and to this frame, which refers to the outcome: a circle, if
+            # nobody is there to take it.
+            if awaited:
+                outcome.put((None, error))
 
     thread = threading.Thread(target=run, name=f"call-{name}", daemon=True)
     thread.start()
     try:
         result, error = _within(outcome, seconds, stopping)
     except Empty:
+        awaited = False
         _left.append(thread)
         msg = f"{name} did not return in time"
         raise OverdueError(msg) from None

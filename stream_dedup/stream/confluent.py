@@ -27,7 +27,8 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from operator import methodcaller
+from itertools import groupby
+from operator import attrgetter, methodcaller
 from typing import Any, ClassVar, NamedTuple
 
 from confluent_kafka import (
@@ -51,7 +52,7 @@ from stream_dedup.stream.kafka_limits import (
     describe,
     sending_timeout,
 )
-from stream_dedup.stream.messages import Reason
+from stream_dedup.stream.poison import Reason
 from stream_dedup.stream.transactional import Transactional, log_partitions
 from stream_dedup.stream.transport import Output, Partition, PublishError, Record
 
@@ -127,6 +128,12 @@ def _read(messages: Sequence[Any]) -> list[Record]:
     return records
 
 
+def _runs(records: Sequence[Record]) -> list[tuple[Record, Record]]:
+    """Return the first and the last record of each run of one partition."""
+    runs = (list(run) for _, run in groupby(records, attrgetter("topic", "partition")))
+    return [(run[0], run[-1]) for run in runs]
+
+
 class ConfluentTransport(Transactional):
     """Reads the input topic as a member of the group and publishes transactionally.
 
@@ -188,8 +195,13 @@ class ConfluentTransport(Transactional):
                 records = self._read_packed(records)
         except Exception as error:
             raise self._unreadable(error) from error
-        self._offsets = {(one.topic, one.partition): one.offset + 1 for one in records}
-        if records and (self._membership is None or self._losses != losses):
+        runs = _runs(records)
+        self._offsets = {(last.topic, last.partition): last.offset + 1 for _, last in runs}
+        if records and (
+            self._membership is None
+            or self._losses != losses
+            or self._were_answered(first for first, _ in runs)
+        ):
             self._return_batch()
             return ()
         return records
@@ -290,9 +302,9 @@ class ConfluentTransport(Transactional):
             found += records
             wanted = filling.wanted()
             messages = self._consumer.consume(wanted, 0) if wanted else []
+        self._circles.note(filling.taken)
         if found:
             self._outage.ended()
-            self._circles.note(filling.taken)
         return found
 
     def _records(self, messages: Sequence[Any]) -> list[Record]:
@@ -350,6 +362,7 @@ class ConfluentTransport(Transactional):
             [TopicPartition(*partition, offset) for partition, offset in self._offsets.items()],
             self._membership,
         )
+        self._committed(self._offsets)
         self._offsets = {}
 
     def _drop_producer(self) -> None:
@@ -384,6 +397,7 @@ class ConfluentTransport(Transactional):
         for partition in committed:
             if partition.error is not None:
                 raise KafkaException(partition.error)
+            self._check((partition.topic, partition.partition), max(0, partition.offset))
             if partition.offset < 0:
                 partition.offset = OFFSET_BEGINNING
         # Unlike ``seek`` this is possible at any time, and drops what was fetched ahead.

@@ -43,7 +43,8 @@ QUEUED_BATCHES = 4
 FETCH_BACKOFF_MS = 10
 #: Time after which a connection without traffic is closed. To send offsets may wait for a broker as
 #: it was before it came back, which changes its state no more (librdkafka issue 5511); any other
-#: connection that closes makes it look again. So such a call ends by itself, within its time limit.
+#: connection that closes makes it look again. So most such calls end by themselves (``bounded`` is
+#: for the others).
 IDLE_MS = int(OFFSETS_TIMEOUT * 800)
 #: Largest answer of a broker, and what a zstd batch may unpack to; the other codecs have no limit.
 RECEIVE_MAX_BYTES = 128 * 1024 * 1024

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from stream_dedup.stream.messages import Poison, Reason
+from stream_dedup.stream.poison import Poison, Reason
 
 Headers = Iterable[tuple[str, bytes | None]]
 

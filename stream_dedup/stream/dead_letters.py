@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Self
 
 from stream_dedup.stream.answers import read_count, replayed, replays_of
-from stream_dedup.stream.messages import (
+from stream_dedup.stream.headers import (
     DEAD_LETTER_HEADERS,
     HEADER_DETAIL,
     HEADER_OFFSET,
@@ -17,9 +17,8 @@ from stream_dedup.stream.messages import (
     HEADER_REASON,
     HEADER_TOPIC,
     HEADER_TRUNCATED,
-    MAX_DETAIL_CHARACTERS,
-    Reason,
 )
+from stream_dedup.stream.poison import MAX_DETAIL_CHARACTERS, Reason
 from stream_dedup.stream.transport import Output, Record
 
 #: Characters of a reason: anybody may write to the topic.

@@ -40,10 +40,14 @@ class Filling:
 
     def add(self, records: Iterable[Record]) -> None:
         """Count records that were polled."""
-        for record in records:
-            size = len(record.value or b"") + len(record.key or b"") + 1
-            if record.headers:
-                size += sum(len(name) + len(content or b"") for name, content in record.headers)
-            self._records -= 1
-            self._room -= size
-            self._largest = max(self._largest, size)
+        sizes = [_size(record) for record in records]
+        self._records -= len(sizes)
+        self._room -= sum(sizes)
+        self._largest = max(self._largest, max(sizes, default=0))
+
+
+def _size(record: Record) -> int:
+    size = len(record.value or b"") + len(record.key or b"") + 1
+    if record.headers:
+        size += sum(len(name) + len(content or b"") for name, content in record.headers)
+    return size

@@ -31,8 +31,8 @@ from stream_dedup.stream.answers import dead_letter
 from stream_dedup.stream.damaged import Damaged
 from stream_dedup.stream.keeper import Keeper
 from stream_dedup.stream.lag import LagReport
-from stream_dedup.stream.messages import Poison, Reason
 from stream_dedup.stream.patience import Clock, Patience
+from stream_dedup.stream.poison import Poison, Reason
 from stream_dedup.stream.transport import Output, PublishError, Record, Transport
 from stream_dedup.types import Status
 

@@ -1,4 +1,4 @@
-"""The stages around the index in processes of their own; the index stays in this one.
+"""The stages around the index in several processes; the index stays in this one.
 
 Each worker process has a pipe for short messages and shared memory for batches. A batch is put into
 a free slot and the worker prepares it; its fingerprints come back in the same slot and are claimed
@@ -6,8 +6,9 @@ here, in order; the answers go out in it once more and the annotated lines come 
 keeps its slot, and its lines stay with one worker, until it is written: the number of slots bounds
 the batches on their way.
 
-A worker takes a good part of a second to start, in which this process would have nothing to do. So
-as long as no worker has begun, batches are carried out here, one after the other.
+This process is one of the jobs: when there is nothing to claim, and the workers have all that they
+can hold, it carries out a batch itself instead of waiting for them. So it does until the first
+worker has begun, which takes a good part of a second, and so no core is left to wait for another.
 
 Neither side can wait for the other for ever. What this process sends is a few bytes, for which the
 pipe always has room. A worker that ends closes its end of the pipe, which is seen here; when this
@@ -36,6 +37,8 @@ from stream_dedup.stream.stages import Annotated, Claimed, LineStages, Pending, 
 
 #: Batches that a worker may have on their way: one in work, others waiting here or there.
 DEPTH = 4
+#: Batches that this process carries out itself and that wait for others before them.
+OWN_DEPTH = 2
 #: Room for a batch: its lines, unless one is very long (such a batch is carried out here), or the
 #: answers, which name originals by ids of at most 1,024 characters.
 _SLOT_BYTES = 8 << 20
@@ -100,14 +103,14 @@ class JobPool:
         """Start worker processes.
 
         Args:
-            jobs: how many.
+            jobs: how many processes, at least 2; this one is the first.
             make: makes the stages, in each process; must be picklable.
             preload: modules that the program is made of, to be imported once, not by each worker.
         """
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload([__name__, *preload])
         self._here = make()
-        self._workers = [_Worker(context, make) for _ in range(jobs)]
+        self._workers = [_Worker(context, make) for _ in range(jobs - 1)]
 
     def __enter__(self) -> Self:
         """Return itself."""
@@ -134,9 +137,8 @@ class JobPool:
         """
         journey = _Journey(self._workers, self._here, iter(batches))
         while not journey.over:
+            _receive(self._workers, timeout=0)
             yield from journey.done()
-            if journey.early:
-                _receive(self._workers, timeout=0)
             if not (journey.claim(claim) or journey.begin() or journey.over):
                 _receive(self._workers)
         if journey.failure is not None:
@@ -163,11 +165,6 @@ class _Journey:
         """Whether nothing is on its way."""
         return not (self._source or self._unclaimed or self._unwritten)
 
-    @property
-    def early(self) -> bool:
-        """Whether no worker has begun yet."""
-        return not any(worker.has_begun for worker in self._workers)
-
     def done(self) -> Iterator[Annotated]:
         """Hand out what is done, in order; a slot is free when its batch has been written."""
         while self._unwritten and isinstance(answer := self._unwritten[0].answer, Annotated):
@@ -192,9 +189,10 @@ class _Journey:
         return True
 
     def begin(self) -> bool:
-        """Read the next batch and have it prepared, if there is a free slot, or no worker yet."""
+        """Read the next batch and have it prepared, by a worker with a free slot or else here."""
         worker = max(self._workers, key=lambda worker: len(worker.free))
-        if self._source is None or not (worker.free or self.early):
+        own = sum(job.worker is None for job in self._unclaimed)
+        if self._source is None or not (worker.free or own < OWN_DEPTH):
             return False
         try:
             batch = next(self._source, None)
@@ -229,14 +227,12 @@ class _Worker:
     Attributes:
         process: the process.
         connection: messages to and from it.
-        has_begun: whether it has said that it is ready.
         free: slots that no batch holds; none before it has begun.
     """
 
     def __init__(self, context: ForkServerContext, make: Make) -> None:
         self._slots = Slots(DEPTH, _SLOT_BYTES)
         self._jobs: dict[int, _Job] = {}
-        self.has_begun = False
         self.free: list[int] = []
         self.connection, theirs = context.Pipe()
         self.process = context.Process(target=_work, args=(make, theirs, self._slots), daemon=True)
@@ -271,7 +267,7 @@ class _Worker:
         except (EOFError, OSError) as error:
             raise self._ended() from error
         if message is None:
-            self.has_begun, self.free = True, list(range(DEPTH))
+            self.free = list(range(DEPTH))
             return
         slot, _, sizes, value = message
         self._jobs.pop(slot).answer = value if sizes is None else self._slots.get(slot, sizes)

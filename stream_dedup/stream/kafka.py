@@ -93,7 +93,10 @@ class KafkaTransport(Transactional):
         wait = self._settings.batch_wait
         while wanted := filling.wanted():
             some = self._poll_some(wait, wanted)
-            if some and not self._still_member(first=not polled):
+            if some and (
+                not self._still_member(first=not polled)
+                or self._were_answered(records[0] for records in some.values())
+            ):
                 self._return_batch()
                 return ()
             for partition, records in some.items():
@@ -106,10 +109,10 @@ class KafkaTransport(Transactional):
             partition: OffsetAndMetadata(records[-1].offset + 1, "", -1)
             for partition, records in polled.items()
         }
+        self._circles.note(filling.taken)
         if not polled:
             return ()
         self._outage.ended()
-        self._circles.note(filling.taken)
         if len(polled) == 1:
             return next(iter(polled.values()))
         return [record for records in polled.values() for record in records]
@@ -196,6 +199,7 @@ class KafkaTransport(Transactional):
             OFFSETS_TIMEOUT,
         )
         self._bounded("commit_transaction", producer.commit_transaction, DELIVERY_TIMEOUT)
+        self._committed({partition: one.offset for partition, one in offsets.items()})
         self._offsets = {}
 
     def _drop_producer(self) -> None:
@@ -219,6 +223,7 @@ class KafkaTransport(Transactional):
         for partition in self._consumer.assignment():
             # Waits while an offset is part of an unfinished transaction (isolation level).
             committed = self._consumer.committed(partition, timeout_ms=OPEN_TIMEOUT_MS)
+            self._check(partition, committed or 0)
             if committed is None:
                 self._consumer.seek_to_beginning(partition)
             else:

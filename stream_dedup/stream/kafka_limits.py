@@ -7,8 +7,9 @@ from stream_dedup.settings import Settings
 #: Without a heartbeat for this long a worker's partitions go to others. Heartbeats come from a
 #: thread of the client, so this bounds the pause after a kill -9, not the time of a batch.
 SESSION_TIMEOUT_MS = 10_000
-#: Time between two polls after which a worker is taken for stuck. The loop gives up earlier.
-MAX_POLL_INTERVAL_MS = 300_000
+#: Time between two polls after which a worker is taken for stuck. The loop gives up earlier. It is
+#: also what the group waits for a member that was lost without a trace, as when its broker crashed.
+MAX_POLL_INTERVAL_MS = 180_000
 #: Bytes of one fetch from one broker, and of one partition in it, as they lie on its disk. What
 #: they unpack to is another matter; see ``unpacked_limit`` and the transports.
 FETCH_MAX_BYTES = 16 * 1024 * 1024

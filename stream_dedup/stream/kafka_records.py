@@ -26,7 +26,7 @@ from kafka.record.util import decode_varint, encode_varint  # type: ignore[impor
 
 from stream_dedup.stream.damaged import Damaged
 from stream_dedup.stream.decompress import UnpackError, unpack
-from stream_dedup.stream.messages import Reason
+from stream_dedup.stream.poison import Reason
 
 #: Records of an unreadable batch that are told one by one. A batch may claim two thousand million.
 MOST_TOLD = 10_000

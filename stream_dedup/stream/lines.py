@@ -5,8 +5,10 @@ from __future__ import annotations
 import msgspec
 
 from stream_dedup.settings import Settings
+from stream_dedup.stream.annotation import annotate
+from stream_dedup.stream.decoding import Decoder
 from stream_dedup.stream.files import Line
-from stream_dedup.stream.messages import Decoder, Poison, Reason, annotate
+from stream_dedup.stream.poison import Poison, Reason
 from stream_dedup.types import Decision, Document, DocumentId
 
 

@@ -43,14 +43,10 @@ from stream_dedup.stream.answers import (
 )
 from stream_dedup.stream.counting import count_published
 from stream_dedup.stream.damaged import Damaged
+from stream_dedup.stream.decoding import Decoder, ids_of_key
 from stream_dedup.stream.lag import LagReport
-from stream_dedup.stream.messages import (
-    Decoder,
-    Poison,
-    Reason,
-    ids_of_key,
-)
 from stream_dedup.stream.patience import Clock, Patience
+from stream_dedup.stream.poison import Poison, Reason
 from stream_dedup.stream.tombstones import Tombstone, cut
 from stream_dedup.stream.transport import (
     Output,
@@ -272,6 +268,7 @@ class Loop:
         """
         now = datetime.fromtimestamp(self._clock.time(), UTC)
         decided_at = now.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        topic = self._settings.output_topic
         outputs, told = [], []
         poison = list(batch.poison)
         for record, document, decision in zip(
@@ -279,7 +276,7 @@ class Loop:
         ):
             dated = msgspec.structs.replace(decision, decided_at=decided_at)
             try:
-                outputs.append(annotated(self._settings.output_topic, record, dated))
+                outputs.append(annotated(topic, record, document, dated))
             except Poison as late:
                 poison.append((record, late.alone()))
                 continue
@@ -287,7 +284,6 @@ class Loop:
             if self._tells_group(decision):
                 outputs.append(member(self._settings.members_topic, record, document, decision))
         if batch.tombstones:
-            topic = self._settings.output_topic
             outputs += [tombstone(topic, record) for record in batch.tombstone_records]
             # What was said of a key before must not come after it.
             outputs.sort(key=lambda output: (output.record.partition, output.record.offset))

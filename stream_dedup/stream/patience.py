@@ -6,8 +6,8 @@ from typing import Protocol
 
 from stream_dedup.errors import ServiceError
 
-#: Time for which a batch is tried again before the process gives up. Far below the five minutes
-#: after which Kafka takes a member that does not poll for dead.
+#: Time for which a batch is tried again before the process gives up. Far below the three
+#: minutes after which Kafka takes a member that does not poll for dead.
 GIVE_UP_SECONDS = 60.0
 #: First and longest pause between two tries.
 BACKOFF = (0.1, 5.0)

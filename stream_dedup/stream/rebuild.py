@@ -23,7 +23,7 @@ from stream_dedup.deduplicator import Stages
 from stream_dedup.index.base import IndexBatch
 from stream_dedup.index.rebuilding import Past, Rebuilding
 from stream_dedup.index.revisions import Answers
-from stream_dedup.stream.messages import Poison
+from stream_dedup.stream.poison import Poison
 from stream_dedup.stream.told import Message, Reading
 from stream_dedup.types import Decision, Document, DocumentId, Status
 

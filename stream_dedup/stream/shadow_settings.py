@@ -5,7 +5,7 @@ from __future__ import annotations
 from stream_dedup.deduplicator import Stages
 from stream_dedup.settings import Settings
 from stream_dedup.settings_sources import load_shadow
-from stream_dedup.stream.messages import Decoder
+from stream_dedup.stream.decoding import Decoder
 
 
 def shadow_settings(settings: Settings) -> Settings | None:

@@ -14,7 +14,7 @@ from stream_dedup.index.base import IndexBatch
 from stream_dedup.index.revisions import Answers
 from stream_dedup.shadow import Comparison
 from stream_dedup.stream.files import Chunk, Line
-from stream_dedup.stream.messages import Poison, Reason
+from stream_dedup.stream.poison import Poison, Reason
 from stream_dedup.types import Decision, Document, DocumentId, Status
 
 #: A duplicate group: its id, and the id of its original.

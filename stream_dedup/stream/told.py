@@ -11,8 +11,10 @@ import msgspec
 
 from stream_dedup.settings import Settings
 from stream_dedup.stream.answers import fallback_id, source_of
+from stream_dedup.stream.decoding import Decoder, ids_of_key
 from stream_dedup.stream.files import read_lines
-from stream_dedup.stream.messages import HEADER_SOURCE, Decoder, Poison, Reason, ids_of_key
+from stream_dedup.stream.headers import HEADER_SOURCE
+from stream_dedup.stream.poison import Poison, Reason
 from stream_dedup.stream.transport import Record
 from stream_dedup.types import Document, DocumentId, Status
 

@@ -8,7 +8,11 @@ What keeps the promise "one published decision for one input record" is, in this
    until the broker has finished the old transaction, one way or the other. Only then are the
    committed offsets read, and the consumer goes back to them.
 
-So it is never asked whether a failed commit took effect; the committed offsets tell.
+So it is never asked whether a failed commit took effect; the committed offsets tell. That they are
+not those of long ago is looked after too: a broker of Kafka 4 that comes back from a crash may lead
+the group's offsets while it still reads them from its disk, and tells what it has read so far. No
+record is answered that this process has answered before: it waits until the offsets are back where
+it committed them.
 """
 
 from __future__ import annotations
@@ -16,7 +20,7 @@ from __future__ import annotations
 import logging
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from stream_dedup.errors import ServiceError
@@ -26,7 +30,7 @@ from stream_dedup.stream.bounded import OverdueError
 from stream_dedup.stream.collector import Circles
 from stream_dedup.stream.kafka_limits import describe
 from stream_dedup.stream.patience import Patience
-from stream_dedup.stream.transport import Output, Position, PublishError
+from stream_dedup.stream.transport import Output, Partition, Position, PublishError, Record
 
 log = logging.getLogger(__name__)
 
@@ -45,6 +49,17 @@ class RecordRefusedError(Exception):
     def __init__(self, error: Exception, position: Position | None) -> None:
         super().__init__(describe(error))
         self.position = position
+
+
+class StaleOffsetsError(Exception):
+    """The group's offsets lie before what this process has committed."""
+
+    def __init__(self, partition: Partition, offset: int, known: int) -> None:
+        topic, number = partition
+        super().__init__(
+            f"the broker says that the group has come to offset {offset} of {topic}/{number}, "
+            f"where this process has committed {known}"
+        )
 
 
 class Transactional(ABC):
@@ -74,6 +89,8 @@ class Transactional(ABC):
         self._beat = beat
         self._stopping = stopping
         self._no_answer: tuple[type[Exception], ...] = (*self.errors, OverdueError)
+        #: Offset behind the last record of each partition that this process has answered.
+        self._known: dict[Partition, int] = {}
         self._fences = 0
         self._outage = Outage(log, "Kafka")
         self._circles = Circles(settings.batch_bytes)
@@ -124,7 +141,11 @@ class Transactional(ABC):
 
     @abstractmethod
     def _rewind(self) -> None:
-        """Go back to the committed offsets; a partition without one has its beginning."""
+        """Go back to the committed offsets; a partition without one has its beginning.
+
+        Raises:
+            StaleOffsetsError: they cannot be the last ones.
+        """
 
     @abstractmethod
     def _is_fenced(self, error: Exception) -> bool:
@@ -164,15 +185,10 @@ class Transactional(ABC):
             try:
                 self._open_producer()
                 self._beat()
-                self._rewind()
+                self._go_back(patience)
             except self._no_answer as error:
                 self._outage.failed(describe(error))
-                if self._stopping():
-                    msg = (
-                        f"Asked to stop while Kafka is away: {describe(error)}. "
-                        "The last batch was not published; it will come again."
-                    )
-                    raise ServiceError(msg) from error
+                self._end_if_asked(error)
                 try:
                     patience.wait(error)
                 except ServiceError:
@@ -183,12 +199,52 @@ class Transactional(ABC):
                 return
 
     def _return_batch(self) -> None:
-        """Give back what was polled as a member that is none any more."""
+        """Give back what was polled: as a member that is none any more, or a second time."""
         try:
-            self._rewind()
+            self._go_back(Patience(time, RECOVERY_TIMEOUT))
         except self._no_answer as error:
             msg = f"The committed offsets cannot be read: {describe(error)}. Check the brokers."
             raise ServiceError(msg) from error
+
+    def _go_back(self, patience: Patience) -> None:
+        """Rewind, as soon as the offsets can be the last ones."""
+        while True:
+            try:
+                self._rewind()
+            except StaleOffsetsError as error:
+                self._outage.failed(describe(error))
+                self._end_if_asked(error)
+                self._beat()
+                patience.wait(error)
+            else:
+                return
+
+    def _end_if_asked(self, error: Exception) -> None:
+        """End instead of waiting for Kafka, when that is asked for."""
+        if self._stopping():
+            msg = (
+                f"Asked to stop while Kafka is away: {describe(error)}. "
+                "The last batch was not published; it will come again."
+            )
+            raise ServiceError(msg) from error
+
+    def _committed(self, offsets: Mapping[Partition, int]) -> None:
+        """Note the offsets of a transaction that was committed."""
+        self._known.update(offsets)
+
+    def _check(self, partition: Partition, offset: int) -> None:
+        """Refuse to go on from an offset that lies before what this process has committed.
+
+        Raises:
+            StaleOffsetsError: it does.
+        """
+        if offset < (known := self._known.get(partition, 0)):
+            raise StaleOffsetsError(partition, offset, known)
+
+    def _were_answered(self, records: Iterable[Record]) -> bool:
+        """Tell whether this process has answered one of these records before."""
+        known = self._known
+        return any(one.offset < known.get((one.topic, one.partition), 0) for one in records)
 
     def _unreadable(self, error: Exception) -> ServiceError:
         """Say that the input cannot be read, and that reading it again is in vain."""

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from typing import Any
 
 import msgspec
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
 
 from stream_dedup.generate import Truth
 from stream_dedup.index.audit_decisions import Published
 from stream_dedup.settings import Settings
-from stream_dedup.stream.messages import HEADER_OFFSET, HEADER_PARTITION, HEADER_REASON
-from stream_dedup.stream.messages import HEADER_SOURCE as SOURCE
+from stream_dedup.stream.headers import HEADER_OFFSET, HEADER_PARTITION, HEADER_REASON
+from stream_dedup.stream.headers import HEADER_SOURCE as SOURCE
 from stream_dedup.types import Decision, Document
 from tests.campaign.check import Answer, Place, Sent
-
-#: Messages taken at a time, and the longest wait until there are as many, s.
-_MESSAGES, _WAIT = 1000, 0.2
-#: Time without a message after which reading is given up.
-_PATIENCE = 60.0
+from tests.services.reading import messages
 
 
 class _Made(msgspec.Struct):
@@ -90,35 +84,4 @@ class Topics:
             yield Published(source, Document(value.id, value.text, source=source), value.dedup)
 
     def _messages(self, topic: str) -> Iterator[Any]:
-        consumer = Consumer(
-            {
-                "bootstrap.servers": self._bootstrap,
-                "group.id": "campaign-reading",
-                "enable.auto.commit": False,
-                "isolation.level": "read_committed",
-                "enable.partition.eof": True,
-                "log_level": 2,
-            }
-        )
-        try:
-            places = range(self._partitions)
-            consumer.assign([TopicPartition(topic, n, OFFSET_BEGINNING) for n in places])
-            unread = set(places)
-            deadline = time.monotonic() + _PATIENCE
-            while unread:
-                taken = consumer.consume(_MESSAGES, _WAIT)
-                if taken:
-                    deadline = time.monotonic() + _PATIENCE
-                elif time.monotonic() > deadline:
-                    msg = f"Partitions {sorted(unread)} of {topic} cannot be read to their end."
-                    raise RuntimeError(msg)
-                for message in taken:
-                    error = message.error()
-                    if error is None:
-                        yield message
-                    elif error.code() == KafkaError._PARTITION_EOF:
-                        unread.discard(message.partition())
-                    elif not error.retriable():
-                        raise KafkaException(error)
-        finally:
-            consumer.close()
+        return messages(self._bootstrap, topic, self._partitions)

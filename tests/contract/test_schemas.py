@@ -22,8 +22,10 @@ from stream_dedup.groups import (
 )
 from stream_dedup.settings import Settings
 from stream_dedup.shadow import By, Comparison, Sample
-from stream_dedup.stream import messages
-from stream_dedup.stream.messages import Decoder, Poison, Reason
+from stream_dedup.stream import headers as names
+from stream_dedup.stream.annotation import ANNOTATION_FIELD, annotate
+from stream_dedup.stream.decoding import Decoder
+from stream_dedup.stream.poison import Poison, Reason
 from stream_dedup.types import Decision, Document, Method, Status
 
 SCHEMAS = Path(__file__).parents[2] / "schemas"
@@ -87,7 +89,7 @@ class TestSchemas:
 class TestAnnotation:
     @pytest.mark.parametrize("decision", DECISIONS, ids=str)
     def test_each_kind_of_decision_validates(self, decision: Decision) -> None:
-        value = messages.annotate(b'{"text": "x"}', decision)
+        value = annotate(b'{"text": "x"}', decision)
 
         validator("annotation").validate(json.loads(value))
 
@@ -106,28 +108,28 @@ class TestAnnotation:
         assert properties["method"]["enum"] == list(Method)
 
     def test_the_field_is_the_code_s(self) -> None:
-        assert schema("annotation")["required"] == [messages.ANNOTATION_FIELD]
+        assert schema("annotation")["required"] == [ANNOTATION_FIELD]
 
     def test_the_description_names_the_headers(self) -> None:
-        for header in messages.ANNOTATION_HEADERS:
+        for header in names.ANNOTATION_HEADERS:
             assert header in schema("annotation")["description"]
 
 
 class TestDeadLetter:
     def test_the_reasons_are_the_code_s(self) -> None:
-        reasons = schema("dead_letter")["properties"][messages.HEADER_REASON]["enum"]
+        reasons = schema("dead_letter")["properties"][names.HEADER_REASON]["enum"]
 
         assert reasons == list(Reason)
 
     def test_the_headers_are_the_code_s(self) -> None:
-        assert set(schema("dead_letter")["properties"]) == messages.DEAD_LETTER_HEADERS
+        assert set(schema("dead_letter")["properties"]) == names.DEAD_LETTER_HEADERS
 
     @pytest.mark.parametrize("truncated", [(), ("value",), ("value", "key", "headers")])
     def test_the_headers_of_each_reason_validate(self, truncated: tuple[str, ...]) -> None:
         for reason in Reason:
             poison = Poison(reason, "x" * 999)
             place = ("documents", 3, 99)
-            headers = messages.dead_letter_headers(poison, *place, truncated, replays=2)
+            headers = names.dead_letter_headers(poison, *place, truncated, replays=2)
 
             validator("dead_letter").validate({name: value.decode() for name, value in headers})
 
@@ -150,7 +152,7 @@ class TestShadowSample:
             line = json.loads(msgspec.json.encode(sample))
             validator("shadow_sample").validate(line)
             for side in ("live", "shadow"):
-                validator("annotation").validate({messages.ANNOTATION_FIELD: line[side]})
+                validator("annotation").validate({ANNOTATION_FIELD: line[side]})
 
 
 class TestGroups:

@@ -61,7 +61,7 @@ def kill_after(process: subprocess.Popen[bytes], written: Path, size: int, delay
     return process.wait() == -9
 
 
-@pytest.mark.parametrize(("seed", "jobs"), [(1, 1), (2, 1), (3, 2)])
+@pytest.mark.parametrize(("seed", "jobs"), [(1, 1), (2, 1), (3, 3)])
 def test_a_run_killed_again_and_again_ends_as_if_it_never_was(
     documents: Path, tmp_path: Path, seed: int, jobs: int
 ) -> None:
@@ -107,7 +107,7 @@ def with_tombstones(documents: Path, count: int) -> Iterator[bytes]:
                 yield b'{"id": %d, "text": null}' % (number // 2 % 700)
 
 
-@pytest.mark.parametrize("jobs", [1, 2])
+@pytest.mark.parametrize("jobs", [1, 3])
 def test_so_does_one_that_forgets(documents: Path, tmp_path: Path, jobs: int) -> None:
     lines = tmp_path / "lines.jsonl"
     lines.write_bytes(b"\n".join(with_tombstones(documents, 12_000)))

@@ -15,7 +15,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from stream_dedup.settings import Settings
-from stream_dedup.stream.messages import MAX_DEPTH, Reason
+from stream_dedup.stream.decoding import MAX_DEPTH
+from stream_dedup.stream.poison import Reason
 from stream_dedup.types import Status
 from tests.services.batches import COMPRESSED, batch, long_record, record
 

@@ -25,7 +25,9 @@ from stream_dedup.serve.app import make_app
 from stream_dedup.serve.source import Source
 from stream_dedup.settings import ENV_PREFIX
 from stream_dedup.settings_sources import load_settings
-from stream_dedup.stream.messages import MAX_DETAIL_CHARACTERS, Decoder, Poison, annotate
+from stream_dedup.stream.annotation import annotate
+from stream_dedup.stream.decoding import Decoder
+from stream_dedup.stream.poison import MAX_DETAIL_CHARACTERS, Poison
 from stream_dedup.text.normalize import normalize
 from stream_dedup.types import Decision, Method, Status
 from tests.hostile.catalogue import CATALOGUE, GOOD, SETTINGS

@@ -18,7 +18,7 @@ from stream_dedup import Deduplicator, Settings
 from stream_dedup.cli.main import cli
 from stream_dedup.stream.kafka_records import bound
 from stream_dedup.stream.loop import Loop
-from stream_dedup.stream.messages import Reason
+from stream_dedup.stream.poison import Reason
 from stream_dedup.stream.transport import Output, Partition, Record
 from stream_dedup.types import Status
 from tests.hostile.catalogue import (

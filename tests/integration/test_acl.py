@@ -12,7 +12,6 @@ from click.testing import CliRunner, Result
 
 from stream_dedup import Deduplicator, Document, ServiceError, Settings, Status
 from stream_dedup.cli.main import cli
-from stream_dedup.index import store
 from stream_dedup.index.functions import CLAIMS
 from stream_dedup.index.group_store import GroupStore, Held, Swap
 from stream_dedup.index.group_view import GroupView
@@ -34,7 +33,7 @@ def server() -> Iterator[RedisServer]:
 def test_the_documented_user_can_work_and_nothing_else(
     server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store, "PAGE", 1)
+    monkeypatch.setattr("stream_dedup.index.found.PAGE", 1)
     rules = re.findall(r"`(\+fcall[^`]*)`", PAGE)[0].replace("NAMESPACE", "sd").split()
     RedisIndex.connect(Settings(redis_url=server.url)).close()
     with server.client() as client:

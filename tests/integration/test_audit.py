@@ -23,7 +23,8 @@ from stream_dedup.index.base import index_batch
 from stream_dedup.index.claims import Fate, Mode
 from stream_dedup.index.keys import Places
 from stream_dedup.index.redis import RedisIndex
-from stream_dedup.stream.messages import annotate
+from stream_dedup.index.rounds import Round
+from stream_dedup.stream.annotation import annotate
 
 SHAPE = StreamShape(documents=400, duplicate_share=0.5, edits=1, words=120, distance=400)
 TABLES = 16
@@ -94,7 +95,7 @@ def insert(
     claims = np.array([1], np.uint64)
     columns = np.arange(tables)
     places = opened.store.layout.place(prints.keys)
-    round_ = opened.store.round()
+    round_ = Round(opened.store)
     round_.put(claims, opened.records.encode(batch))
     round_.probe(
         Places(*(part[0, columns] for part in places)),

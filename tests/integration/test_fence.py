@@ -11,6 +11,7 @@ import pytest
 from stream_dedup import Settings
 from stream_dedup.index.claims import Fate
 from stream_dedup.index.redis import RedisIndex
+from stream_dedup.index.rounds import Round
 from stream_dedup.index.store import RedisStore
 
 HALF = 1 << 32
@@ -33,20 +34,20 @@ def ids(claims: Sequence[int]) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
 
 
 def put(store: RedisStore, claims: Sequence[int]) -> None:
-    round_ = store.round()
+    round_ = Round(store)
     round_.put(ids(claims), [b"record %d" % claim for claim in claims])
     round_.run()
 
 
 def read(store: RedisStore, claims: Sequence[int]) -> list[bytes]:
-    round_ = store.round()
+    round_ = Round(store)
     values = round_.read(ids(claims))
     round_.run()
     return values
 
 
 def settle(store: RedisStore, claims: Sequence[int], fate: Fate) -> list[int]:
-    round_ = store.round()
+    round_ = Round(store)
     standing = round_.settle(ids(claims), np.full(len(claims), fate, np.uint8))
     round_.run()
     return list(standing.tolist())
@@ -79,7 +80,7 @@ def test_nothing_is_registered_behind_it(index: RedisStore) -> None:
     tables = len(index.layout.prefix_bits)
     keys = np.arange(len(claims) * tables, dtype=np.uint64).reshape(-1, tables) << np.uint64(40)
     places = index.layout.place(keys)
-    round_ = index.round()
+    round_ = Round(index)
     found = round_.register(places, ids(claims), [b"record"] * len(claims), [()] * len(claims))
     round_.run()
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from unittest import mock
 
 import pytest
 
 from stream_dedup import Decision, Deduplicator, Document, Settings, Status
-from tests.integration.test_index import Make, make
+from stream_dedup.index.rounds import Round
+from tests.integration.test_index import Make, make, on_redis
 from tests.models.sequential import (
     answers_of,
     awkward_settings,
@@ -66,6 +68,18 @@ def test_originals_are_found_by_their_ids_and_forgotten_by_their_texts(make: Mak
         assert [one.digest for one in index.named(["b", "a"])[1]] == [digests[0], digests[2]]
         assert index.forget(["a"]) == [2]
         assert index.named(["a"]) == [[]]
+
+
+def test_who_comes_again_is_entered_under_its_id_again(redis_url: str) -> None:
+    """Whoever registered it may have died between the two."""
+    with on_redis(Settings(partitions=4), redis_url) as deduplicator:
+        with mock.patch.object(Round, "note"):
+            deduplicator.decide([Document("a", TEXT)])
+        assert deduplicator.index.forget(["a"]) == [0]
+
+        assert statuses(deduplicator, [Document("a", TEXT)]) == [Status.ORIGINAL]
+
+        assert deduplicator.index.forget(["a"]) == [1]
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -15,11 +15,13 @@ from click.testing import CliRunner
 
 from stream_dedup import ConfigurationMismatch, Deduplicator, Document, ServiceError, Settings
 from stream_dedup.cli.main import cli
-from stream_dedup.index import store
 from stream_dedup.index.claims import Mode
+from stream_dedup.index.found import Found
 from stream_dedup.index.keys import Places
 from stream_dedup.index.look_up import RedisLookUp
 from stream_dedup.index.redis import RedisIndex
+from stream_dedup.index.rounds import Round
+from stream_dedup.index.store import RedisStore
 from stream_dedup.query import Query, Question, Standing
 from tests.services.redis import RedisServer
 
@@ -60,7 +62,7 @@ def contents(server: RedisServer) -> tuple[object, ...]:
 
 
 def test_nothing_is_written(server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store, "PAGE", 1)  # so that further pages are read, too
+    monkeypatch.setattr("stream_dedup.index.found.PAGE", 1)  # so that further pages are read, too
     settings = Settings(redis_url=server.url)
     fill(settings)
     before = contents(server)
@@ -111,7 +113,7 @@ def test_what_another_worker_has_not_decided_yet_is_no_original(redis_url: str) 
         claims = index.ids.mint(time.time(), 1)
         suffixes, scores, partitions = index.store.layout.place(batch.prints.keys)
         places = Places(suffixes[0], scores[0], partitions[0])
-        round_ = index.store.round()
+        round_ = Round(index.store)
         round_.put(claims, index.records.encode(batch))
         tables = batch.prints.keys.shape[1]
         modes = np.full(tables, Mode.FORCE, np.uint8)
@@ -120,7 +122,7 @@ def test_what_another_worker_has_not_decided_yet_is_no_original(redis_url: str) 
 
         assert ask(settings, DOCUMENTS[0].text) == [(Standing.NEW, None)]
 
-        round_ = index.store.round()
+        round_ = Round(index.store)
         round_.settle(claims, np.full(1, ord("O"), np.uint8))
         round_.run()
 
@@ -134,33 +136,33 @@ class TestPages:
 
     @pytest.fixture
     def settings(self, redis_url: str, monkeypatch: pytest.MonkeyPatch) -> Settings:
-        monkeypatch.setattr(store, "PAGE", 4)
+        monkeypatch.setattr("stream_dedup.index.found.PAGE", 4)
         return Settings(redis_url=redis_url, partitions=2, max_candidates=self.LIMIT)
 
     @staticmethod
-    def places(opened: store.RedisStore, key: int, count: int) -> Places:
+    def places(opened: RedisStore, key: int, count: int) -> Places:
         """Place a key of the first table, so many times."""
         tables = len(opened.layout.prefix_bits)
         placed = opened.layout.place(np.full((count, tables), key, np.uint64))
         return Places(placed.suffixes[:, 0], placed.scores[:, 0], placed.partitions[:, 0])
 
-    def sighted(self, opened: store.RedisStore, key: int, gone: list[int]) -> list[int]:
+    def sighted(self, opened: RedisStore, key: int, gone: list[int]) -> list[int]:
         """Look under a key of the first table; withdraw some claims after the first page."""
-        found = store.Found(self.places(opened, key, 1), np.zeros(1, np.uint64))
+        found = Found(self.places(opened, key, 1), np.zeros(1, np.uint64))
         rows = np.zeros(1, np.int64)
         while len(rows):
-            round_ = store.Round(opened, read_only=True)
+            round_ = Round(opened, read_only=True)
             round_.look(found, rows)
             round_.run()
             rows = found.take_unfinished(opened.limit)
-            round_ = store.Round(opened)
+            round_ = Round(opened)
             round_.withdraw(self.places(opened, key, len(gone)), np.array(gone, np.uint64))
             round_.run()
         claims: list[int] = found.pairs[1].tolist()
         return claims
 
-    def fill(self, opened: store.RedisStore, key: int, claims: list[int]) -> None:
-        round_ = store.Round(opened)
+    def fill(self, opened: RedisStore, key: int, claims: list[int]) -> None:
+        round_ = Round(opened)
         modes = np.full(len(claims), Mode.FORCE, np.uint8)
         places = self.places(opened, key, len(claims))
         round_.probe(places, np.array(claims, np.uint64), modes)

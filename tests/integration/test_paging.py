@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 from stream_dedup import Settings
-from stream_dedup.index import store
 from stream_dedup.index.claims import Mode
+from stream_dedup.index.found import Found
 from stream_dedup.index.keys import Places
 from stream_dedup.index.redis import RedisIndex
-from stream_dedup.index.store import Found, RedisStore
+from stream_dedup.index.rounds import Round, read_on
+from stream_dedup.index.store import RedisStore
 
 PAGE = 4
 LIMIT = 16
@@ -22,7 +23,7 @@ OWN = 1_000
 
 @pytest.fixture
 def index(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[RedisStore]:
-    monkeypatch.setattr(store, "PAGE", PAGE)
+    monkeypatch.setattr("stream_dedup.index.found.PAGE", PAGE)
     settings = Settings(redis_url=redis_url, partitions=2, max_candidates=LIMIT)
     with closing(RedisIndex.connect(settings)) as opened:
         yield opened.store
@@ -37,7 +38,7 @@ def places(store: RedisStore, keys: list[int]) -> Places:
 
 def probe(store: RedisStore, keys: list[int], claims: list[int], mode: Mode) -> Found:
     """Probe one page."""
-    round_ = store.round()
+    round_ = Round(store)
     modes = np.full(len(keys), mode, np.uint8)
     found = round_.probe(places(store, keys), np.array(claims, np.uint64), modes)
     round_.run()
@@ -65,7 +66,7 @@ def test_all_pages_together_are_all_claims_in_order_and_not_its_own(
     fill(index, 7, range(OWN, OWN + 1))
 
     found = probe(index, [7], [OWN], mode)
-    index.read_on(found)
+    read_on(index, found)
 
     assert sighted(found, 0) == list(range(1, 1 + count))
     assert found.capped == 0
@@ -78,7 +79,7 @@ def test_probes_that_end_at_different_pages_do_not_mix(index: RedisStore) -> Non
         fill(index, key, own)
 
     found = probe(index, list(counts), [OWN] * len(counts), Mode.LOOK)
-    index.read_on(found)
+    read_on(index, found)
 
     assert [sighted(found, row) for row in range(4)] == [list(own) for own in claims.values()]
 
@@ -89,7 +90,7 @@ def test_further_pages_of_several_probes_are_asked_for_in_one_call(index: RedisS
         fill(index, key, range(100 * row + 1, 100 * row + 7))
 
     found = probe(index, keys, [OWN] * len(keys), Mode.LOOK)
-    index.read_on(found)
+    read_on(index, found)
 
     assert [sighted(found, row) for row in range(3)] == [
         list(range(100 * row + 1, 100 * row + 7)) for row in range(3)
@@ -100,15 +101,15 @@ def test_a_page_goes_on_where_a_claim_was_that_has_gone_meanwhile(index: RedisSt
     fill(index, 7, range(1, 11))
 
     found = probe(index, [7], [OWN], Mode.LOOK)
-    round_ = index.round()
+    round_ = Round(index)
     gone = np.arange(2, 6, dtype=np.uint64)  # with the last of the first page
     round_.withdraw(places(index, [7] * len(gone)), gone)
     round_.run()
-    index.read_on(found)
+    read_on(index, found)
 
     assert sighted(found, 0) == [1, 2, 3, 4, *range(6, 11)]
     again = probe(index, [7], [OWN], Mode.LOOK)
-    index.read_on(again)
+    read_on(index, again)
     assert sighted(again, 0) == [1, *range(6, 11)]
 
 
@@ -117,7 +118,7 @@ def test_what_is_beyond_the_limit_is_cut_and_counted_once(index: RedisStore, mor
     fill(index, 7, range(1, 1 + LIMIT + more))
 
     found = probe(index, [7], [OWN], Mode.LOOK)
-    index.read_on(found)
+    read_on(index, found)
 
     assert sighted(found, 0) == list(range(1, 1 + LIMIT))
     assert found.capped == (more > 0)

@@ -14,12 +14,12 @@ from redis.client import Pipeline
 from stream_dedup import Settings
 from stream_dedup.fingerprint.fingerprinter import Fingerprints
 from stream_dedup.fingerprint.simhash import SimHash
-from stream_dedup.index import store
 from stream_dedup.index.base import IndexBatch
 from stream_dedup.index.claims import Fate
 from stream_dedup.index.records import RecordFormat
 from stream_dedup.index.redis import RedisIndex
 from stream_dedup.index.registrations import Registrations
+from stream_dedup.index.rounds import Round
 from stream_dedup.index.store import RedisStore
 from stream_dedup.index.upkeep import Upkeep
 from stream_dedup.types import Method
@@ -29,7 +29,7 @@ PAGE = 4
 
 @pytest.fixture
 def index(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[RedisStore]:
-    monkeypatch.setattr(store, "PAGE", PAGE)
+    monkeypatch.setattr("stream_dedup.index.found.PAGE", PAGE)
     with closing(RedisIndex.connect(Settings(redis_url=redis_url))) as opened:
         yield opened.store
 
@@ -47,7 +47,7 @@ def register(
     tables = len(store.layout.prefix_bits)
     row = np.full((1, tables), 1_000_000 + claim, np.uint64)
     row[0, : len(keys)] = keys
-    round_ = store.round()
+    round_ = Round(store)
     claims = np.array([claim], np.uint64)
     places = store.layout.place(row)
     found = round_.register(places, claims, [record], [known], compared=compared)
@@ -82,6 +82,25 @@ def test_each_claim_is_told_once_and_the_known_are_not(index: RedisStore) -> Non
     assert register(index, [7], 4) == (Registrations.MET, [1, 3])
 
 
+def test_each_of_many_in_a_round_hears_of_its_own(index: RedisStore) -> None:
+    count, tables = 300, len(index.layout.prefix_bits)  # a call takes 128 of them, and counts anew
+    keys = np.arange(count * tables, dtype=np.uint64).reshape(count, tables)
+
+    def all_of(first: int) -> Registrations:
+        round_, claims = Round(index), np.arange(first, first + count, dtype=np.uint64)
+        found = round_.register(index.layout.place(keys), claims, [b"record"] * count, [()] * count)
+        round_.run()
+        return found
+
+    assert set(all_of(1).fates) == {Fate.ORIGINAL}
+    met = all_of(1001)
+    assert set(met.fates) == {Registrations.MET}
+    assert [column.tolist() for column in met.pairs] == [
+        list(range(count)),
+        list(range(1, count + 1)),
+    ]
+
+
 def test_a_repeat_changes_nothing(index: RedisStore) -> None:
     for _ in range(2):
         assert register(index, [7], 1) == (Fate.ORIGINAL, [])
@@ -91,7 +110,7 @@ def test_a_repeat_changes_nothing(index: RedisStore) -> None:
 
 
 def test_a_claim_that_was_voided_stays_void_and_is_not_entered(index: RedisStore) -> None:
-    round_ = index.round()
+    round_ = Round(index)
     standing = round_.settle(np.array([1], np.uint64), np.array([Fate.VOID], np.uint8))
     round_.run()
     assert standing.tolist() == [Fate.VOID]
@@ -187,7 +206,7 @@ def test_a_pending_claim_that_is_far_is_passed_over(index: RedisStore) -> None:
     form = RecordFormat(8, hamming=HAMMING)
     keys = np.full((1, len(index.layout.prefix_bits)), 7, np.uint64)
     places = index.layout.place(keys).flat()
-    round_ = index.round()
+    round_ = Round(index)
     round_.put(np.array([1], np.uint64), [with_sketch(form, 0)])
     count = keys.shape[1]
     round_.probe(places, np.ones(count, np.uint64), np.ones(count, np.uint8))

@@ -19,6 +19,7 @@ from stream_dedup.index import upkeep
 from stream_dedup.index.audit import Audit, audit
 from stream_dedup.index.claims import Mode
 from stream_dedup.index.redis import RedisIndex
+from stream_dedup.index.rounds import Round
 
 WORKERS = 3
 
@@ -138,7 +139,7 @@ def test_what_crashed_workers_leave_is_swept_when_it_is_old(url: str) -> None:
         prints = Deduplicator(settings).prepare(documents)
         keys = index.store.layout.place(prints.prints.keys)
         for number, has_record in enumerate([True, False]):
-            round_ = index.store.round()
+            round_ = Round(index.store)
             claims = np.arange(1, 61, dtype=np.uint64) + np.uint64(100 * number)
             if has_record:
                 round_.put(claims, index.records.encode(prints))
@@ -179,7 +180,7 @@ def test_a_hot_table_key_is_swept_page_by_page(
         (prints,) = [Deduplicator(settings).prepare(stream(60)[:1])]
         keys = index.store.layout.place(prints.prints.keys).rows(np.zeros(50, np.int64)).flat()
         claims = np.repeat(np.arange(1, 51, dtype=np.uint64), 16)
-        round_ = index.store.round()
+        round_ = Round(index.store)
         round_.probe(keys, claims, np.full(800, Mode.FORCE, np.uint8))
         round_.run()
 

@@ -32,12 +32,17 @@ def documents(worker: Worker) -> list[float]:
     return [value for name, value in worker.metrics().items() if name.startswith(prefix)]
 
 
+def lags(worker: Worker) -> list[float]:
+    return [value for name, value in worker.metrics().items() if "consumer_lag_records{" in name]
+
+
 @pytest.fixture
 def place(worker: Worker) -> str:
     """Address of the metrics of a running worker."""
     worker.start()
     publish(worker, DOCUMENTS)
-    worker.until(lambda: sum("consumer_lag_records{" in name for name in worker.metrics()) == 2)
+    # The lag is told of now and then: until then a partition has none, or is behind.
+    worker.until(lambda: lags(worker) == [0.0, 0.0])
     return f"127.0.0.1:{worker.flags['http-port']}"
 
 

@@ -11,7 +11,7 @@ import pytest
 from kafka.admin import ConfigResource, KafkaAdminClient  # type: ignore[import-untyped]
 
 from stream_dedup.settings import Settings
-from stream_dedup.stream.messages import Reason
+from stream_dedup.stream.poison import Reason
 from tests.services.process import free_ports
 from tests.services.redis import RedisServer
 from tests.services.worker import Sent, Worker, decisions, document

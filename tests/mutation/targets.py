@@ -84,6 +84,7 @@ _FUNCTIONS = (
 _LOOP = (
     pytests("tests/unit/test_loop_turns.py"),
     pytests("tests/unit/test_loop.py", "tests/unit/test_loop_forgetting.py"),
+    pytests("tests/unit/test_counting.py"),
     seeds(150),
 )
 _TRANSPORT = (
@@ -95,10 +96,15 @@ _TRANSPORT = (
 TARGETS = (
     Target("stream_dedup/index/claims.py", "the protocol: its calls, in order", _PROTOCOL),
     Target(
-        "stream_dedup/index/redis.py",
+        "stream_dedup/index/claiming.py",
         "which documents of a batch are claimed when, and what each answer is",
         (*_CARRIED, pytests("tests/integration/test_batches.py", only="on_redis")),
-        only=frozenset({"_Claiming", "RedisIndex.claim"}),
+    ),
+    Target(
+        "stream_dedup/index/redis.py",
+        "a batch cut into steps",
+        _CARRIED,
+        only=frozenset({"RedisIndex.claim"}),
     ),
     Target("stream_dedup/index/driver.py", "calls of many documents, side by side", _CARRIED),
     Target("stream_dedup/index/gathered.py", "which reply belongs to which call", _CARRIED),
@@ -108,12 +114,13 @@ TARGETS = (
         _CARRIED,
     ),
     Target(
-        "stream_dedup/index/store.py",
+        "stream_dedup/index/rounds.py",
         "calls packed, sent to their partitions, and replies unpacked",
         _CARRIED,
-        but=frozenset({"RedisStore.enter", "RedisStore.advance", "RedisStore.forgot"})
-        | {"RedisStore.turn", "RedisStore.close", "Round.look"},
+        but=frozenset({"Round.look"}),
     ),
+    Target("stream_dedup/index/found.py", "candidates, page by page", _CARRIED),
+    Target("stream_dedup/index/row_claims.py", "rows and claims, reply by reply", _CARRIED),
     Target(
         "stream_dedup/index/lua/claims.lua",
         "the Functions of the protocol: what is one step in Redis",

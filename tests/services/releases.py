@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 LATER_CLAIMS = f"{CLAIMS.name}9"
 RECORD_TAIL = b"later"
 _LUA = "stream_dedup/index/lua/claims.lua"
-_STORE = "stream_dedup/index/store.py"
+_ROUNDS = "stream_dedup/index/rounds.py"
 
 
 class Change(NamedTuple):
@@ -32,18 +32,18 @@ CHANGES = (
     Change("stream_dedup/__init__.py", f'"{__version__}"', f'"9.{__version__}"'),
     Change(_LUA, CLAIMS.name, LATER_CLAIMS),
     Change(_LUA, "pack('<I4', #value) .. value", "pack('<I8', #value) .. value"),
-    Change(_STORE, "reply[at : at + 4]", "reply[at : at + 8]"),
-    Change(_STORE, "reply[at + 4 : at + 4 + length]", "reply[at + 8 : at + 8 + length]"),
-    Change(_STORE, "at += 4 + length", "at += 8 + length"),
+    Change(_ROUNDS, "reply[at : at + 4]", "reply[at : at + 8]"),
+    Change(_ROUNDS, "reply[at + 4 : at + 4 + length]", "reply[at + 8 : at + 8 + length]"),
+    Change(_ROUNDS, "at += 4 + length", "at += 8 + length"),
     Change(
         _LUA,
         "tonumber(args[2])\n  local width, tables, all = tonumber(args[3])",
         "tonumber(args[3])\n  local width, tables, all = tonumber(args[2])",
     ),
     Change(
-        _STORE,
-        "[min(PAGE, self._store.limit), self._layout.suffix_width, tables, every]",
-        "[self._layout.suffix_width, min(PAGE, self._store.limit), tables, every]",
+        _ROUNDS,
+        "[page_rows(self._store.limit), self._layout.suffix_width, tables, every]",
+        "[self._layout.suffix_width, page_rows(self._store.limit), tables, every]",
     ),
     Change(
         "stream_dedup/index/records.py",

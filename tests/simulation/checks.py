@@ -8,12 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import NamedTuple
 
-from stream_dedup.stream.messages import (
-    HEADER_OFFSET,
-    HEADER_PARTITION,
-    HEADER_SOURCE,
-    HEADER_TOPIC,
-)
+from stream_dedup.stream.headers import HEADER_OFFSET, HEADER_PARTITION, HEADER_SOURCE, HEADER_TOPIC
 from tests.simulation.broker import Entry
 from tests.simulation.world import INPUT, Input, World
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
+import weakref
 from collections.abc import Iterator
 from unittest import mock
 
@@ -83,3 +85,31 @@ def test_with_too_many_left_behind_the_process_ends(gate: threading.Event) -> No
     for thread in list(module._left):
         thread.join(5)
     assert bounded("commit", lambda: 1, 5, never) == 1
+
+
+class Client:
+    """What a call is made with."""
+
+
+def test_a_call_that_fails_when_nobody_waits_any_more_lets_go_of_its_client(
+    gate: threading.Event,
+) -> None:
+    def start() -> weakref.ref[Client]:
+        client = Client()
+
+        def call() -> None:
+            gate.wait()
+            raise ConnectionError(client)
+
+        with pytest.raises(OverdueError):
+            bounded("commit", call, 0.1, never)
+        return weakref.ref(client)
+
+    gc.disable()
+    try:
+        client = start()
+        gate.set()
+        module._left[0].join(5)
+        assert client() is None
+    finally:
+        gc.enable()

@@ -5,9 +5,11 @@ from __future__ import annotations
 import gc
 import weakref
 from collections.abc import Iterator
+from unittest import mock
 
 import pytest
 
+from stream_dedup.stream import collector
 from stream_dedup.stream.collector import Circles, calm
 
 
@@ -56,7 +58,7 @@ def circle() -> weakref.ref[Batch]:
     return weakref.ref(batch)
 
 
-def test_circles_go_after_so_many_bytes() -> None:
+def test_circles_go_after_so_many_bytes_or_seconds() -> None:
     gc.disable()
     try:
         circles = Circles(100)
@@ -73,5 +75,27 @@ def test_circles_go_after_so_many_bytes() -> None:
         circles.soon()
         circles.note(1)
         assert left() is None
+
+        left = circle()
+        circles.note(0)
+        assert left() is not None
+        with mock.patch.object(collector, "CIRCLE_SECONDS", 0.0):
+            circles.note(0)
+        assert left() is None
     finally:
         gc.enable()
+
+
+def test_free_memory_goes_back() -> None:
+    with mock.patch.object(collector, "_trim") as trim:
+        circles = Circles(100)
+        circles.note(1000)
+        circles.note(1000)
+        assert trim.call_count == 0
+        with mock.patch.object(collector, "CIRCLE_SECONDS", 0.0):
+            circles.note(0)
+        assert trim.call_args_list == [mock.call(0)]
+
+    collector.give_back()
+    with mock.patch.object(collector, "_trim", None):
+        collector.give_back()

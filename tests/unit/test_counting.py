@@ -11,7 +11,7 @@ from stream_dedup_workers import process
 
 from stream_dedup.stream import loop
 from stream_dedup.stream.counting import count_published
-from stream_dedup.stream.messages import Poison, Reason
+from stream_dedup.stream.poison import Poison, Reason
 from stream_dedup.stream.transport import Output
 from stream_dedup.types import Decision, Method, Status
 from tests.unit.test_loop import Message, ScriptedTransport, drain

@@ -26,7 +26,7 @@ from stream_dedup.cli.main import cli
 from stream_dedup.errors import ServiceError
 from stream_dedup.stream.answers import dead_letter
 from stream_dedup.stream.dead_letters import Letter, Outcome, Place, Summary
-from stream_dedup.stream.messages import Poison, Reason
+from stream_dedup.stream.poison import Poison, Reason
 from stream_dedup.stream.replayed import EVERY, Replayed
 
 #: What moves a cursor, hides or turns text, or ends a line.

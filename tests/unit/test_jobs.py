@@ -46,11 +46,11 @@ def lines() -> list[bytes]:
     return [msgspec.json.encode(document) for document in generate(SHAPE)]
 
 
-@pytest.fixture(params=["with the workers", "before them"])
+@pytest.fixture(params=["by the workers", "by all"])
 def beginning(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let workers have begun before the first batch, or let this process begin before them."""
-    if request.param == "with the workers":
-        monkeypatch.setattr(module._Journey, "early", property(lambda _: False))
+    """Let workers carry out all batches, or let this process take some, the first among them."""
+    if request.param == "by the workers":
+        monkeypatch.setattr(module, "OWN_DEPTH", 0)
 
 
 def run(*arguments: object) -> Result:
@@ -177,7 +177,7 @@ class TestErrors:
                 kill()
             return Claimed(Answers([None] * len(prepared.batch)))
 
-        with JobPool(2, make) as pool:
+        with JobPool(3, make) as pool:
 
             def kill() -> None:
                 pool._workers[1].process.kill()
@@ -230,7 +230,7 @@ def wait_until_gone(pids: set[int]) -> None:
 
 class TestEndings:
     def test_an_interrupt_ends_all_quietly(self, lines: list[bytes]) -> None:
-        with start("-", "--jobs", 2) as process:
+        with start("-", "--jobs", 3) as process:
             assert process.stdin is not None
             assert process.stdout is not None
             assert process.stderr is not None
@@ -248,7 +248,7 @@ class TestEndings:
 
     def test_a_reader_that_has_seen_enough_is_no_error(self, lines: list[bytes]) -> None:
         Path("in").write_bytes(b"\n".join(lines))
-        with start("in", "-q", "--jobs", 2) as process:
+        with start("in", "-q", "--jobs", 3) as process:
             assert process.stdout is not None
             assert process.stderr is not None
             process.stdout.read(1000)
@@ -258,7 +258,7 @@ class TestEndings:
         assert (complaint, process.returncode) == (b"", 0)
 
     def test_workers_end_with_a_run_that_is_killed(self, lines: list[bytes]) -> None:
-        with start("-", "-q", "--jobs", 2) as process:
+        with start("-", "-q", "--jobs", 3) as process:
             assert process.stdin is not None
             children = wait_for_workers(process.pid)
             # Less than a batch: nobody reads what would be written about it.

@@ -115,3 +115,14 @@ class TestRefusals:
     def test_another_failure_is_no_refusal(self) -> None:
         with pytest.raises(KafkaError, match="gone"):
             publish(FakeProducer(4, {0: KafkaError("gone")}), Input(0, None))
+
+
+def test_each_record_that_arrives_by_itself_is_progress() -> None:
+    """Whoever is silent for long is taken for stuck, and ended."""
+    beats: list[None] = []
+
+    Publishing(FakeProducer(4), 4, lambda: beats.append(None)).send_singly(
+        outputs(*[Input(0, None)] * 3)
+    )
+
+    assert len(beats) == 3

@@ -26,7 +26,7 @@ from stream_dedup.stream import kafka_records
 from stream_dedup.stream.damaged import Damaged
 from stream_dedup.stream.decompress import NAMES, UnpackError, unpack
 from stream_dedup.stream.kafka_records import bound
-from stream_dedup.stream.messages import Reason
+from stream_dedup.stream.poison import Reason
 from tests.services.batches import (
     CODECS,
     COMPRESSED,

@@ -31,6 +31,8 @@ from stream_dedup.stream.transactional import RECOVERY_TIMEOUT, Transactional, l
 from stream_dedup.stream.transport import Output, PublishError
 
 SETTINGS = Settings(input_topic="documents", batch_documents=7, batch_wait=0.25)
+#: A batch has room for two documents of the largest size, so that two are asked for first.
+IN_PARTS = SETTINGS.model_copy(update={"batch_bytes": 2 * SETTINGS.max_document_bytes})
 FIRST, SECOND = TopicPartition("documents", 0), TopicPartition("documents", 1)
 
 
@@ -51,6 +53,7 @@ class Membership(NamedTuple):
 
     member_id: str = "me"
     state: str = "<stable>"
+    generation_id: int = 1
 
 
 class Pretended:
@@ -58,7 +61,8 @@ class Pretended:
 
     Attributes:
         journal: what was called, in order.
-        polls: what the next polls return or raise.
+        polls: what the next polls return, or raise, or return after they were called.
+        asked: milliseconds and most records of each poll.
         wrong: what a producer's call raises, by its name; an error goes for each time.
         openings: errors of the next producers that are opened.
         now: the time; passes while somebody sleeps.
@@ -67,6 +71,7 @@ class Pretended:
     def __init__(self) -> None:
         self.journal: list[Any] = []
         self.polls: list[Any] = []
+        self.asked: list[tuple[int, int]] = []
         self.wrong: dict[str, Exception] = {}
         self.openings: list[Exception] = []
         self.now = 100.0
@@ -129,8 +134,10 @@ class Consumer:
         self._kafka.listener = listener
 
     def poll(self, timeout_ms: int, max_records: int) -> Any:
-        assert (timeout_ms, max_records) == (250, 7)
+        self._kafka.asked.append((timeout_ms, max_records))
         polled = self._kafka.polls.pop(0) if self._kafka.polls else {}
+        if callable(polled):
+            polled = polled()
         if isinstance(polled, Exception):
             raise polled
         return polled
@@ -223,9 +230,9 @@ def kafka(monkeypatch: pytest.MonkeyPatch) -> Pretended:
     return pretended
 
 
-def opened(kafka: Pretended, **more: Any) -> KafkaTransport:
+def opened(kafka: Pretended, settings: Settings = SETTINGS, **more: Any) -> KafkaTransport:
     transport = KafkaTransport(
-        SETTINGS, "worker-0", beat=kafka.beat, stopping=lambda: kafka.stopping, **more
+        settings, "worker-0", beat=kafka.beat, stopping=lambda: kafka.stopping, **more
     )
     kafka.journal.clear()
     kafka.limits.clear()
@@ -322,6 +329,7 @@ class TestPolling:
         assert transport.poll() == [one, two]
         assert transport.poll() == [one, two, three]
         assert transport.poll() == ()
+        assert kafka.asked == [(250, 7)] * 3
 
     def test_a_full_batch_is_not_added_to(self, kafka: Pretended) -> None:
         transport = opened(kafka)
@@ -330,6 +338,31 @@ class TestPolling:
 
         assert transport.poll() == full
         assert len(kafka.polls) == 1
+
+    def test_a_batch_comes_in_parts_and_only_the_first_is_waited_for(
+        self, kafka: Pretended
+    ) -> None:
+        transport = opened(kafka, IN_PARTS)
+        one, two, three = Input(0, 7), Input(0, 9), Input(1, 3)
+        kafka.polls = [{FIRST: [one, two]}, {SECOND: [three]}]
+
+        assert transport.poll() == [one, two, three]
+        assert kafka.asked == [(250, 2), (0, 5)]
+
+    @pytest.mark.parametrize("later", [Membership(generation_id=2), Membership("another")])
+    def test_parts_with_two_memberships_are_given_back(
+        self, kafka: Pretended, later: Membership
+    ) -> None:
+        transport = opened(kafka, IN_PARTS)
+
+        def rebalanced() -> Any:
+            kafka.member = later
+            return {SECOND: [Input(1, 3)]}
+
+        kafka.polls = [{FIRST: [Input(0, 7), Input(0, 9)]}, rebalanced]
+
+        assert transport.poll() == ()
+        assert in_order(kafka.journal) == [("seek", 0, 5), ("seek to beginning", 1)]
 
     def test_a_broker_that_is_away_is_waited_for(
         self, kafka: Pretended, caplog: pytest.LogCaptureFixture
@@ -607,6 +640,67 @@ class TestRecovering:
                 transport.publish([])
 
         assert {one[1] for one in kafka.journal if one[0] == "open"} == {"worker-0"}
+
+
+class TestStaleOffsets:
+    """A broker that has crashed tells the group's offsets while it reads them from its disk."""
+
+    @pytest.fixture
+    def transport(self, kafka: Pretended) -> KafkaTransport:
+        """Return one that has answered all before offset 10."""
+        transport = opened(kafka)
+        kafka.polls = [{FIRST: [Input(0, 8), Input(0, 9)]}]
+        transport.publish(outputs(*transport.poll()))  # type: ignore[arg-type]
+        kafka.journal.clear()
+        sleep = kafka.sleep
+
+        def read_on(seconds: float) -> None:
+            sleep(seconds)
+            kafka.committed[FIRST] = min(10, (kafka.committed[FIRST] or 0) + 2)
+
+        kafka.sleep = read_on  # type: ignore[method-assign]
+        return transport
+
+    def test_what_was_answered_is_given_back_until_the_offsets_are_there(
+        self, kafka: Pretended, transport: KafkaTransport
+    ) -> None:
+        kafka.polls = [{FIRST: [Input(0, 5)], SECOND: [Input(1, 3)]}, {FIRST: [Input(0, 10)]}]
+
+        assert transport.poll() == ()
+        assert len(kafka.slept) == 3  # 5, 7, 9, 10
+        assert ("seek", 0, 10) in kafka.journal
+        assert all(one[:2] != ("seek", 0) or one[2] == 10 for one in kafka.journal)
+        assert transport.poll() == [Input(0, 10)]
+
+    def test_after_a_failure_they_are_waited_for(
+        self, kafka: Pretended, transport: KafkaTransport
+    ) -> None:
+        kafka.wrong = {"commit": KafkaError("gone")}
+
+        with pytest.raises(PublishError):
+            transport.publish([])
+
+        assert len(kafka.slept) == 3
+        assert all(one[:2] != ("seek", 0) or one[2] == 10 for one in kafka.journal)
+
+    def test_but_not_for_ever(self, kafka: Pretended, transport: KafkaTransport) -> None:
+        """Another process, which knows of nothing, then goes on from there."""
+        kafka.committed[FIRST] = -1000
+        kafka.polls = [{FIRST: [Input(0, 5)]}]
+
+        with pytest.raises(ServiceError, match=r"has come to offset -.* has committed 10"):
+            transport.poll()
+
+        assert RECOVERY_TIMEOUT <= sum(kafka.slept) < RECOVERY_TIMEOUT + BACKOFF[1]
+
+    def test_who_is_asked_to_stop_does(self, kafka: Pretended, transport: KafkaTransport) -> None:
+        kafka.stopping = True
+        kafka.polls = [{FIRST: [Input(0, 5)]}]
+
+        with pytest.raises(ServiceError, match="Asked to stop while Kafka is away"):
+            transport.poll()
+
+        assert kafka.slept == []
 
 
 class TestLag:

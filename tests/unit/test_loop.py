@@ -18,8 +18,8 @@ from stream_dedup.errors import ServiceError
 from stream_dedup.settings import Settings
 from stream_dedup.stream.damaged import Damaged
 from stream_dedup.stream.loop import Loop, Observer
-from stream_dedup.stream.messages import Reason
 from stream_dedup.stream.patience import GIVE_UP_SECONDS
+from stream_dedup.stream.poison import Reason
 from stream_dedup.stream.tombstones import Tombstone
 from stream_dedup.stream.transport import Output, Partition, Position, PublishError, Record
 from stream_dedup.types import Decision, Document, DocumentId, Method, Status

@@ -36,7 +36,8 @@ from stream_dedup.index.base import index_batch
 from stream_dedup.index.records import RecordFormat
 from stream_dedup.matching_settings import MEASURES
 from stream_dedup.settings_sources import load_settings
-from stream_dedup.stream.messages import Decoder, Poison, Reason
+from stream_dedup.stream.decoding import Decoder
+from stream_dedup.stream.poison import Poison, Reason
 from stream_dedup.verify.bloom import BITS, LIMIT, standard_error
 from stream_dedup.verify.evidence import HEAD, Evidence, counts
 from stream_dedup.verify.measures import Sizes, score

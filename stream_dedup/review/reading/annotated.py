@@ -11,7 +11,8 @@ import msgspec
 from stream_dedup.groups import DUPLICATE_ID, MAX_ORIGIN_CHARACTERS
 from stream_dedup.review.seen import Seen
 from stream_dedup.settings import Settings
-from stream_dedup.stream.messages import Decoder, Poison, Reason, parse_time
+from stream_dedup.stream.decoding import Decoder, parse_time
+from stream_dedup.stream.poison import Poison, Reason
 from stream_dedup.types import Choice, Decision, Document, DocumentId, Status
 
 #: Reason for which a document is passed over, beside those of dead letters.

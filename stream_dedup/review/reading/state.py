@@ -23,7 +23,7 @@ from stream_dedup.review.seen import Seen
 from stream_dedup.settings import Settings
 from stream_dedup.stream.files import Chunk
 from stream_dedup.stream.lines import JsonLines
-from stream_dedup.stream.messages import Poison
+from stream_dedup.stream.poison import Poison
 from stream_dedup.types import Decision, Document, Status
 
 

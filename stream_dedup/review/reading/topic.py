@@ -14,7 +14,9 @@ from stream_dedup.review.reading.source import Part
 from stream_dedup.review.seen import Seen
 from stream_dedup.settings import Settings
 from stream_dedup.stream.answers import fallback_id, source_of
-from stream_dedup.stream.messages import HEADER_SOURCE, Poison, ids_of_key
+from stream_dedup.stream.decoding import ids_of_key
+from stream_dedup.stream.headers import HEADER_SOURCE
+from stream_dedup.stream.poison import Poison
 from stream_dedup.stream.topic import Offsets, TopicReader
 from stream_dedup.stream.transport import Record
 from stream_dedup.types import DocumentId

@@ -1,123 +1,35 @@
-"""Bytes to documents, and decisions back into the bytes they belong to. Pure: no Kafka, no I/O.
+"""Bytes to documents. Pure: no Kafka, no I/O.
 
 A message value is a JSON object. Only the fields that a decision needs are decoded; everything
-else is carried along as the bytes that came in. ``annotate`` adds ``"dedup": {...}`` before the
-closing brace, so an annotated message differs from its input by exactly that insertion.
-
-What cannot be decided is a ``Poison``: it has a reason from a short closed list (it becomes a
-metric label and a header) and a detail for people, which never quotes the message.
+else is carried along as the bytes that came in. What cannot be decided is a ``Poison``.
 """
 
 from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Sequence
 from datetime import UTC, datetime
-from enum import StrEnum
-from typing import Any, NoReturn, Protocol, Self, cast
+from typing import Any, NoReturn, Protocol, cast
 
 import msgspec
 import numpy as np
 
 from stream_dedup.errors import SettingsError
 from stream_dedup.settings import Settings
-from stream_dedup.types import Choice, Decision, Document, DocumentId, ids_meant_by
-
-#: The field that an annotation is written to.
-ANNOTATION_FIELD = "dedup"
-
-#: Header names of annotated messages, and of dead letters.
-HEADER_STATUS = "dedup-status"
-HEADER_DUPLICATE_ID = "dedup-duplicate-id"
-HEADER_ORIGINAL_ID = "dedup-original-id"
-#: Where the document stood in the input, ``topic/partition/offset``; a rebuild needs it.
-HEADER_SOURCE = "dedup-source"
-HEADER_REASON = "dead-letter-reason"
-HEADER_DETAIL = "dead-letter-detail"
-HEADER_TRUNCATED = "dead-letter-truncated"
-HEADER_TOPIC = "source-topic"
-HEADER_PARTITION = "source-partition"
-HEADER_OFFSET = "source-offset"
-#: How often the message was a dead letter that was replayed; on the message itself, too.
-HEADER_REPLAYS = "dead-letter-replays"
-
-#: Our own headers are replaced when a message passes through twice, never added a second time.
-ANNOTATION_HEADERS = frozenset(
-    {HEADER_STATUS, HEADER_DUPLICATE_ID, HEADER_ORIGINAL_ID, HEADER_SOURCE}
-)
-DEAD_LETTER_HEADERS = frozenset(
-    {
-        HEADER_REASON,
-        HEADER_DETAIL,
-        HEADER_TRUNCATED,
-        HEADER_TOPIC,
-        HEADER_PARTITION,
-        HEADER_OFFSET,
-        HEADER_REPLAYS,
-    }
-)
+from stream_dedup.stream.annotation import ANNOTATION_FIELD, decode_fields
+from stream_dedup.stream.poison import Poison, Reason
+from stream_dedup.types import Choice, Document, DocumentId, ids_meant_by
 
 #: Characters of a document id. Ids are stored with every original and repeated in every copy.
 MAX_ID_CHARACTERS = 1024
 #: Objects and arrays that may stand inside one another, far from where any decoder gives up.
 MAX_DEPTH = 500
-#: Bytes that a dead letter keeps of a value (and of a key) that is too large.
-TRUNCATED_BYTES = 64 * 1024
-#: Characters of a dead letter's detail.
-MAX_DETAIL_CHARACTERS = 200
 
 #: Numbers from here on are milliseconds: as seconds this is the year 5138, as milliseconds 1973.
 _FIRST_MILLISECONDS = 1e11
 #: Event times beyond this many seconds (year 5138) are not times.
 _LAST_SECONDS = 1e11
-_JSON_SPACE = b" \t\r\n"
 _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
-
-Header = tuple[str, bytes]
-
-
-class Reason(StrEnum):
-    """Why a message cannot be decided."""
-
-    TOMBSTONE = "tombstone"
-    TOO_LARGE = "too_large"
-    NOT_UTF8 = "not_utf8"
-    NOT_JSON = "not_json"
-    NOT_AN_OBJECT = "not_an_object"
-    TOO_DEEP = "too_deep"
-    MISSING_TEXT = "missing_text"
-    WRONG_TYPE = "wrong_type"
-    BAD_ID = "bad_id"
-    BAD_TIME = "bad_time"
-    BAD_RANK = "bad_rank"
-    BAD_HEADER = "bad_header"
-    UNREADABLE = "unreadable"
-    REFUSED = "refused"
-
-
-class Poison(Exception):  # noqa: N818 - named as operators say it
-    """A message that cannot be decided.
-
-    Attributes:
-        reason: one of a closed list, fit for a metric label.
-        detail: one sentence for people, under 200 characters, free of message text.
-        lost: the parts that could not be read: ``value``, ``key``, ``headers``.
-    """
-
-    def __init__(self, reason: Reason, detail: str, lost: Sequence[str] = ()) -> None:
-        super().__init__(f"{reason}: {detail}")
-        self.reason = reason
-        self.detail = detail[:MAX_DETAIL_CHARACTERS]
-        self.lost = lost
-
-    def alone(self) -> Self:
-        """Return this without the frames that it came through, to be kept.
-
-        They hold all the batch, which would hold them: a circle that only the collector undoes.
-        """
-        self.__traceback__ = self.__context__ = self.__cause__ = None
-        return self
 
 
 class _Fields(Protocol):
@@ -200,7 +112,12 @@ class Decoder:
         if len(value) > self._max_bytes:
             detail = f"The value has {len(value)} bytes; max_document_bytes is {self._max_bytes}."
             raise Poison(Reason.TOO_LARGE, detail)
-        if value.count(b"[") + value.count(b"{") > MAX_DEPTH and _depth(value) > MAX_DEPTH:
+        # To look for a byte takes a fraction of counting it, and most messages are flat.
+        if (
+            (b"[" in value or value.find(b"{", 1) > 0)
+            and value.count(b"[") + value.count(b"{") > MAX_DEPTH
+            and _depth(value) > MAX_DEPTH
+        ):
             raise Poison(Reason.TOO_DEEP, "The object is nested too deeply.")
         try:
             if not value.isascii():
@@ -240,7 +157,7 @@ class Decoder:
     def forgotten_id(self, value: bytes) -> DocumentId | None:
         """Return the id that an object names whose text is null; None for any other value."""
         try:
-            fields = _decode_fields(value)
+            fields = decode_fields(value)
             text, identity = (fields.get(self._names[name]) for name in ("text", "id"))
             if text is None or identity is None or bytes(text) != b"null":
                 return None
@@ -304,81 +221,6 @@ def parse_time(value: str | float) -> float:
     return seconds
 
 
-def annotate(value: bytes, decision: Decision) -> bytes:
-    """Return ``value`` with the decision under ``dedup``; all other bytes are kept.
-
-    Only when the object has a ``dedup`` field already is it written anew: white space between its
-    fields goes then, while every other field keeps its bytes.
-
-    Args:
-        value: a JSON object that ``Decoder.decode`` accepted.
-        decision: what was decided about it.
-
-    Raises:
-        Poison: the object is nested too deeply to be written anew.
-    """
-    annotation = _encode(decision)
-    # The name is there as it is or, escaped, with a back slash: neither is proof of absence.
-    if b'"dedup"' in value or (b"\\" in value and b"\\u00" in value):
-        try:
-            fields = _decode_fields(value)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise Poison(Reason.TOO_DEEP, "The object is nested too deeply.") from error
-        if ANNOTATION_FIELD in fields:
-            fields[ANNOTATION_FIELD] = msgspec.Raw(annotation)
-            return msgspec.json.encode(fields)
-    end = value.rindex(b"}")
-    before = value[:end]
-    # The only "{" that can stand right before the closing brace is that of an empty object.
-    name = b'"dedup":' if before.rstrip(_JSON_SPACE).endswith(b"{") else b',"dedup":'
-    return b"".join((before, name, annotation, value[end:]))
-
-
-def annotation_headers(decision: Decision) -> list[Header]:
-    """Return the headers that repeat the main points of an annotation."""
-    return [
-        (HEADER_STATUS, decision.status.encode()),
-        (HEADER_DUPLICATE_ID, decision.duplicate_id.encode()),
-        (HEADER_ORIGINAL_ID, str(decision.original_id).encode()),
-    ]
-
-
-def dead_letter_headers(
-    poison: Poison,
-    topic: str,
-    partition: int,
-    offset: int,
-    truncated: Sequence[str] = (),
-    *,
-    replays: int = 0,
-) -> list[Header]:
-    """Return the headers that say why and from where a message is a dead letter.
-
-    Args:
-        poison: why.
-        topic: input topic.
-        partition: input partition.
-        offset: input offset.
-        truncated: the parts that were cut or could not be read: ``value``, ``key``, ``headers``.
-        replays: how often the message was replayed.
-    """
-    headers = [
-        (HEADER_REASON, poison.reason.encode()),
-        (HEADER_DETAIL, poison.detail.encode()),
-        (HEADER_TOPIC, topic.encode()),
-        (HEADER_PARTITION, str(partition).encode()),
-        (HEADER_OFFSET, str(offset).encode()),
-    ]
-    if truncated:
-        headers.append((HEADER_TRUNCATED, ",".join(truncated).encode()))
-    if replays:
-        headers.append((HEADER_REPLAYS, str(replays).encode()))
-    return headers
-
-
-_encode = msgspec.json.Encoder().encode
-_decode_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
-
 _KINDS = {b'"': "a string", b"{": "an object", b"[": "an array", b"n": "null"}
 _KINDS |= {b"t": "a boolean", b"f": "a boolean"}
 
@@ -395,7 +237,7 @@ def _diagnose(value: bytes, error: Exception, names: dict[str, str]) -> NoReturn
     """
     try:
         value.decode()
-        fields = _decode_fields(value)
+        fields = decode_fields(value)
     except UnicodeDecodeError as problem:
         detail = f"The value is not UTF-8 at byte {problem.start}."
         raise Poison(Reason.NOT_UTF8, detail) from error
