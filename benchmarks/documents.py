@@ -71,9 +71,10 @@ def encode(document: GeneratedDocument) -> bytes:
     return msgspec.json.encode(msgspec.structs.replace(document, truth=None))
 
 
-def write(path: Path, documents: Sequence[GeneratedDocument]) -> None:
-    """Write documents as JSON lines, without their truth."""
-    path.write_bytes(b"".join(encode(document) + b"\n" for document in documents))
+def write(path: Path, documents: Sequence[GeneratedDocument], *, append: bool = False) -> None:
+    """Write documents as JSON lines, without their truth; or write them behind what is there."""
+    with path.open("ab" if append else "wb") as lines:
+        lines.write(b"".join(encode(document) + b"\n" for document in documents))
 
 
 def score(documents: Sequence[GeneratedDocument], attached: Sequence[str | None]) -> Found:

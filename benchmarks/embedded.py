@@ -40,6 +40,8 @@ PEERS = {"gaoya": True, "rensa": True, "datasketch": False, "simhash": False}
 #: Kinds of documents on which the fast peers are asked once more.
 LANGUAGES: tuple[Language, ...] = ("en", "ko")
 LENGTHS = (15, 150, 1500)
+#: As many times as many documents are given to jobs.
+_LONG = 5
 STAGES = ("read", "decode", "fingerprint", "index", "decide", "annotate", "write", "the rest")
 
 _FOUND = (
@@ -194,7 +196,8 @@ def measure(options: argparse.Namespace) -> Report:
         folder = Path(name)
         source = folder / "documents.jsonl"
         documents.write(source, stream)
-        tables = [_file_table(stream, source), _jobs_table(source), _stage_table(source)]
+        tables = [_file_table(stream, source), _jobs_table(folder, options.documents)]
+        tables.append(_stage_table(source))
         table, versions = _peer_table(stream, source, options.slow)
         tables.append(table)
         tables.append(_kind_table(folder, options.characters))
@@ -221,19 +224,23 @@ def _file_table(stream: Sequence[GeneratedDocument], source: Path) -> Table:
     return Table("`stream-dedup run`", note, [*header, *_FOUND_COLUMNS], rows)
 
 
-def _jobs_table(source: Path) -> Table:
+def _jobs_table(folder: Path, count: int) -> Table:
+    source, output = folder / "long.jsonl", folder / "annotated.jsonl"
+    for seed in range(_LONG):
+        documents.write(source, documents.stream(count, seed=100 + seed), append=True)
     rows: list[Row] = []
     alone = 0.0
     for jobs in sorted({1, 2, os.cpu_count() or 1}):
         progress(f"{jobs} jobs")
-        done = run_file(source, source.with_name("annotated.jsonl"), jobs=jobs)
+        done = run_file(source, output, jobs=jobs)
         rate = done.summary.documents / done.summary.seconds
         alone = alone or rate
         rows.append([str(jobs), rate, rate / alone])
     note = (
-        "The same documents with `--jobs`, MinHash: documents per second by the clock of the run "
-        "itself, and how many times the rate of one job that is. One job has one CPU, more have "
-        f"the {os.cpu_count()} of the machine. Needs a quiet machine."
+        f"{count * _LONG:,} documents with `--jobs`, MinHash, so that the start of processes, half "
+        "a second, is a small part: documents per second by the clock of the run itself, and how "
+        "many times the rate of one job that is. One job has one CPU, more have the "
+        f"{os.cpu_count()} of the machine. Needs a quiet machine."
     )
     return Table("Jobs", note, columns("jobs", "documents/s|,.0f", "times one job|.2f"), rows)
 

@@ -18,9 +18,10 @@ from stream_dedup.fingerprint.fingerprinter import FingerprintMethod, Fingerprin
 from stream_dedup.fingerprint.simhash import SimHash
 from stream_dedup.index.base import IndexBatch, id_hashes
 from stream_dedup.index.claims import Fate, Mode
+from stream_dedup.index.found import Found
 from stream_dedup.index.keys import Places
 from stream_dedup.index.redis import RedisIndex
-from stream_dedup.index.store import Found, Round
+from stream_dedup.index.rounds import Round, read_on
 
 ID_BYTES = 20
 #: Documents claimed together, and written together.
@@ -151,10 +152,10 @@ def look(index: RedisIndex, batches: Iterable[IndexBatch]) -> int:
     """Return how many candidates documents that are not in the index meet, all tables together."""
     candidates = 0
     for batch in batches:
-        round_ = index.store.round()
+        round_ = Round(index.store)
         found = probe(round_, index, batch, np.zeros(len(batch), np.uint64), Mode.LOOK)
         round_.run()
-        index.store.read_on(found)
+        read_on(index.store, found)
         candidates += len(found.pairs[0])
     return candidates
 
@@ -289,11 +290,11 @@ def _check(index: RedisIndex, batch: IndexBatch, claims: Claims) -> None:
         RuntimeError: it cannot.
     """
     last = batch.rows(range(len(batch) - 1, len(batch)))
-    round_ = index.store.round()
+    round_ = Round(index.store)
     found = probe(round_, index, last, np.zeros(1, np.uint64), Mode.LOOK)
     values = round_.read(claims[-1:])
     round_.run()
-    index.store.read_on(found)
+    read_on(index.store, found)
     positions, members = found.pairs
     tables = len(set(positions[members == claims[-1]].tolist()))
     if tables < last.prints.keys.shape[1] or values[0] != _records(index, last)[0].tobytes():

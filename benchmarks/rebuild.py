@@ -24,8 +24,9 @@ from stream_dedup.index.rebuilding import Past, RedisRebuilding
 from stream_dedup.index.redis import RedisIndex
 from stream_dedup.index.revisions import Answers
 from stream_dedup.settings import Settings
+from stream_dedup.stream.annotation import annotate
 from stream_dedup.stream.handover import take_topic
-from stream_dedup.stream.messages import HEADER_SOURCE, annotate
+from stream_dedup.stream.headers import HEADER_SOURCE
 from stream_dedup.stream.rebuild import Rebuild
 from stream_dedup.stream.told import Reading
 from stream_dedup.types import Document

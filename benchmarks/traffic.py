@@ -1,15 +1,14 @@
-"""A mixed stream of records for workers, and the count of what came out."""
+"""A mixed stream of records for workers."""
 
 from __future__ import annotations
 
-import threading
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 import msgspec
-from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+from confluent_kafka import Producer
 
 from benchmarks import documents
 from stream_dedup.generate import GeneratedDocument, StreamShape, generate
@@ -132,47 +131,3 @@ class Sender:
                 self._producer.poll(TICK_SECONDS)
             else:
                 return
-
-
-class Tally:
-    """Counts what is published: each record by its key, in a thread of its own."""
-
-    def __init__(self, broker: KafkaBroker, topics: Topics) -> None:
-        self.published: Counter[tuple[bytes, bool]] = Counter()
-        self.dead_letters = 0
-        self._dead_letter_topic = topics.dead_letter
-        self._stopped = threading.Event()
-        self._consumer = Consumer(
-            {
-                "bootstrap.servers": broker.bootstrap,
-                "group.id": f"{topics.output}.tally",
-                "isolation.level": "read_committed",
-                "enable.auto.commit": False,
-                "queued.max.messages.kbytes": 16_384,
-                "log_level": 0,
-            }
-        )
-        self._consumer.assign(
-            [
-                TopicPartition(topic, number, OFFSET_BEGINNING)
-                for topic in (topics.output, topics.dead_letter)
-                for number in range(topics.partitions)
-            ]
-        )
-        self._thread = threading.Thread(target=self._read, daemon=True, name="tally")
-        self._thread.start()
-
-    def close(self) -> None:
-        """End."""
-        self._stopped.set()
-        self._thread.join()
-        self._consumer.close()
-
-    def _read(self) -> None:
-        while not self._stopped.is_set():
-            for message in self._consumer.consume(1000, 0.2):
-                if message.error() is not None:
-                    continue
-                dead = message.topic() == self._dead_letter_topic
-                self.dead_letters += dead
-                self.published[(message.key() or b"", not dead and message.value() is None)] += 1
