@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import signal
 import warnings
@@ -15,8 +14,6 @@ from stream_dedup.settings import ENV_PREFIX
 from tests.services.certificates import Certificates
 from tests.services.redis import RedisCluster, RedisServer
 
-#: kafka-python leaves a socket that never came to a connection to the garbage collector.
-_KAFKA_SOCKET = r"Exception ignored in. <socket.socket .* laddr=.'0.0.0.0', \d+.>"
 #: kafka-python reads its message schemas with functions that Python 3.11 and 3.12 deprecate
 #: and 3.13 does not.
 _KAFKA_WARNING = "(open|read)_text is deprecated"
@@ -24,6 +21,7 @@ _KAFKA_WARNING = "(open|read)_text is deprecated"
 with warnings.catch_warnings():
     warnings.filterwarnings("ignore", _KAFKA_WARNING, DeprecationWarning)
     from tests.services.kafka import KafkaBroker, Topics
+    from tests.services.kafka_sockets import close_quietly
     from tests.services.secure import SecureKafka, SecureRedis
     from tests.services.worker import Worker
 
@@ -40,8 +38,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     config.addinivalue_line("filterwarnings", f"ignore:{_KAFKA_WARNING}:DeprecationWarning")
-    unraisable = "pytest.PytestUnraisableExceptionWarning"
-    config.addinivalue_line("filterwarnings", f"ignore:{_KAFKA_SOCKET}:{unraisable}")
+    close_quietly()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -59,18 +56,6 @@ def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for name in [name for name in os.environ if name.startswith(ENV_PREFIX)]:
         monkeypatch.delenv(name)
-
-
-@pytest.fixture
-def forgotten_sockets() -> Iterator[None]:
-    """For tests whose Kafka clients fail to connect: those leave sockets to the collector.
-
-    They are collected here, where nobody minds, and not in whatever test comes later.
-    """
-    yield
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)
-        gc.collect()
 
 
 @pytest.fixture(scope="session")

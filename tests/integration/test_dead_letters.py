@@ -20,7 +20,8 @@ from stream_dedup.cli.main import cli
 from stream_dedup.errors import ServiceError
 from stream_dedup.settings import Settings
 from stream_dedup.stream import kafka_clients
-from stream_dedup.stream.messages import Poison, Reason, dead_letter_headers
+from stream_dedup.stream.headers import dead_letter_headers
+from stream_dedup.stream.poison import Poison, Reason
 from stream_dedup.stream.replay import Replay
 from stream_dedup.stream.topic import TopicReader
 from tests.services.kafka import KafkaBroker, Topics
@@ -338,8 +339,6 @@ class TestTrouble:
             assert done.exit_code == 69
             assert "The Kafka topic nowhere does not exist." in done.stderr
 
-    @pytest.mark.filterwarnings("ignore:unclosed <:ResourceWarning")  # the client's, refused
-    @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
     def test_no_broker(self, letters: Letters, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(kafka_clients, "OPEN_TIMEOUT_MS", 1000)
         (port,) = free_ports(1)

@@ -28,12 +28,6 @@ from tests.services.process import free_ports
 from tests.services.secure import PASSWORD, USER, SecureKafka, token
 from tests.services.tokens import CLIENT, SECRET, token_server
 
-#: kafka-python leaves the sockets of failed handshakes to the garbage collector.
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:unclosed <:ResourceWarning"),
-    pytest.mark.usefixtures("forgotten_sockets"),
-]
-
 on_both_transports = pytest.mark.parametrize("transport", ["kafka-python", "confluent"])
 
 #: Makes the settings that some way of connecting takes.

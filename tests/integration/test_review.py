@@ -148,7 +148,6 @@ class TestTopic:
             until(lambda: ingestion.progress().phase is Phase.FOLLOWING)
             assert set(ids(window)) == {f"after-{n}" for n in range(5)}
 
-    @pytest.mark.usefixtures("forgotten_sockets")
     def test_an_outage_is_told_and_survived(
         self,
         tmp_path: Path,

@@ -7,17 +7,20 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from typing import Any, Literal
+from unittest import mock
 
+import confluent_kafka
 import pytest
+from confluent_kafka import Consumer
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition  # type: ignore[import-untyped]
 from kafka.admin import ConfigResource, KafkaAdminClient  # type: ignore[import-untyped]
+from kafka.structs import OffsetAndMetadata  # type: ignore[import-untyped]
 
 from stream_dedup.settings import Settings
+from stream_dedup.stream import transactional
 from stream_dedup.stream.clients import open_transport
 from stream_dedup.stream.transport import Output, PublishError, Record, Transport
 from tests.services.kafka import KafkaBroker, Topics
-
-pytestmark = pytest.mark.usefixtures("forgotten_sockets")
 
 Name = Literal["kafka-python", "confluent"]
 both = pytest.mark.parametrize("name", ["kafka-python", "confluent"])
@@ -270,3 +273,44 @@ class TestPromises:
 class _Closed:
     def close(self, **_: object) -> None:
         """Nothing is left to be closed."""
+
+
+class TestStaleOffsets:
+    @both
+    def test_offsets_before_what_was_answered_are_not_gone_back_to(
+        self,
+        kafka: KafkaBroker,
+        topics: Callable[..., Topics],
+        name: Name,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        """A broker that has crashed tells such ones, for as long as it reads the last ones."""
+        places = topics(partitions=1)
+        send(kafka, places, RECORDS[-10:])
+        with closing(opened(settings_for(name, kafka, places))) as transport:
+            copy(transport, places.output, 10)
+            commit(transport, places.input, 3)
+            waits: list[float] = []
+
+            def read_on(seconds: float) -> None:
+                waits.append(seconds)
+                commit(transport, places.input, 3 if len(waits) < 3 else 10)
+
+            clock = mock.Mock(wraps=time, sleep=read_on)
+            monkeypatch.setattr(transactional, "time", clock)
+            transport._return_batch()  # type: ignore[attr-defined]
+            send(kafka, places, RECORDS[-1:])
+
+            assert [record.offset for record in polled(transport, 1)] == [10]
+            assert len(waits) == 3
+
+
+def commit(transport: Any, topic: str, offset: int) -> None:
+    """Commit an offset of the group, as the member that the transport is."""
+    consumer = transport._consumer
+    if isinstance(consumer, Consumer):
+        consumer.commit(
+            offsets=[confluent_kafka.TopicPartition(topic, 0, offset)], asynchronous=False
+        )
+    else:
+        consumer.commit({TopicPartition(topic, 0): OffsetAndMetadata(offset, "", -1)})
