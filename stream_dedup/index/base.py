@@ -71,8 +71,8 @@ class IndexBatch(NamedTuple):
             Fingerprints(
                 empty[index],
                 [digests[row] for row in chosen],
-                keys[index],
-                sketches[index],
+                keys.take(index, axis=0),
+                sketches.take(index, axis=0),
                 [payloads[row] for row in chosen] if payloads else (),
             ),
             self.ranks[index],

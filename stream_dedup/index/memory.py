@@ -134,7 +134,7 @@ class MemoryIndex(Registry):
 
     def _find_sharing(self, batch: IndexBatch, rows: Rows) -> tuple[Rows, Rows]:
         """Return the pairs (row, original) that share a table key and lie within the window."""
-        keys = entry_keys(batch.prints.keys[rows])
+        keys = entry_keys(batch.prints.keys.take(rows, axis=0))
         positions, found = self._tables.find(keys.reshape(-1))
         return self._within_window(batch, *unique_pairs(rows[positions // keys.shape[1]], found))
 

@@ -41,7 +41,8 @@ def entry_keys(keys: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
 
 def unique_pairs(left: Rows, right: Rows) -> tuple[Rows, Rows]:
     """Sort pairs by (left, right) and drop repeats. Both must be below 2^31."""
-    packed = np.unique((left << 32) | right)
+    packed = np.sort((left << 32) | right)
+    packed = packed[begins_of_runs(packed)]
     return packed >> 32, packed & 0xFFFFFFFF
 
 
@@ -89,7 +90,7 @@ def exact_leaders(batch: IndexBatch, rows: Rows, *, windowed: bool) -> Rows:
 
 def near_pairs(batch: IndexBatch, rows: Rows, matcher: Matcher) -> NearPairs:
     """Return the pairs of near documents among ``rows``."""
-    earlier, later = sharing_pairs(batch.prints.keys[rows])
+    earlier, later = sharing_pairs(batch.prints.keys.take(rows, axis=0))
     earlier, later = rows[earlier], rows[later]
     inside = matcher.within_window(batch.times[earlier], batch.times[later])
     earlier, later = earlier[inside], later[inside]

@@ -1,7 +1,7 @@
 """A multimap from 64-bit keys to numbers, probed and filled a whole batch at a time.
 
 Entries with the same hash slot form a chain, newest first: ``_heads[slot]`` is the newest entry,
-and ``_next[entry]`` the one before it, -1 at the end. 20 bytes for an entry (key 8, value 4,
+and its ``before`` the one before it, -1 at the end. 20 bytes for an entry (key 8, value 4,
 chain 4, slot 4) when the arrays are full, twice that just after they have grown.
 """
 
@@ -20,6 +20,8 @@ _MAX_ENTRIES = (1 << 31) - 1
 _MIN_ENTRIES = 1 << 12
 _LINK_STEP = 1 << 18
 _END = -1
+#: What belongs to an entry lies together: in a large table each look at one is a cache miss.
+_ENTRY = np.dtype([("key", np.uint64), ("value", np.int32), ("before", np.int32)])
 
 
 class PrefixTable:
@@ -27,9 +29,7 @@ class PrefixTable:
 
     def __init__(self, capacity: int = _MIN_ENTRIES) -> None:
         """Make room for ``capacity`` entries, a power of two; it grows by itself."""
-        self._keys = np.zeros(capacity, np.uint64)
-        self._values = np.zeros(capacity, np.int32)
-        self._next = np.full(capacity, _END, np.int32)
+        self._entries = np.empty(capacity, _ENTRY)
         self._heads = np.full(capacity, _END, np.int32)
         self._used = 0
         #: For each value up to the largest that is hidden, whether it is.
@@ -42,7 +42,7 @@ class PrefixTable:
     @property
     def keys(self) -> Keys:
         """(entries,) uint64, the key of each entry in the order in which they were added."""
-        return self._keys[: self._used]
+        return self._entries["key"][: self._used]
 
     def add(self, keys: Keys, values: Numbers) -> None:
         """Add an entry for each key.
@@ -51,10 +51,10 @@ class PrefixTable:
             MemoryError: the table would hold more than 2^31 entries.
         """
         start, end = self._used, self._used + len(keys)
-        if end > len(self._keys):
+        if end > len(self._entries):
             self._grow(end)
-        self._keys[start:end] = keys
-        self._values[start:end] = values
+        self._entries["key"][start:end] = keys
+        self._entries["value"][start:end] = values
         self._used = end
         self._link(start, end)
 
@@ -67,11 +67,11 @@ class PrefixTable:
             alive = np.flatnonzero(entries != _END)
             if not len(alive):
                 break
-            positions, entries = positions[alive], entries[alive]
-            equal = np.flatnonzero(self._keys[entries] == keys[positions])
+            positions, met = positions[alive], self._entries.take(entries[alive])
+            equal = np.flatnonzero(met["key"] == keys[positions])
             if len(equal):
-                found.append((positions[equal], self._values[entries[equal]].astype(np.int64)))
-            entries = self._next[entries]
+                found.append((positions[equal], met["value"][equal].astype(np.int64)))
+            entries = met["before"]
         if not found:
             return positions[:0], positions[:0]
         positions, values = (np.concatenate(column) for column in zip(*found, strict=True))
@@ -97,13 +97,13 @@ class PrefixTable:
         Args:
             kept: (values,) bool, which values stay; these are numbered anew, from 0 in order.
         """
-        stays = kept[self._values[: self._used]]
-        keys, values = self._keys[: self._used][stays], self._values[: self._used][stays]
+        entries = self._entries[: self._used]
+        entries = entries[kept[entries["value"]]]
         numbers = (np.cumsum(kept) - 1).astype(np.int32)
-        self._used = len(keys)
+        entries["value"] = numbers[entries["value"]]
+        self._used = len(entries)
         self._hidden = np.zeros(0, np.bool_)
-        capacity = max(_MIN_ENTRIES, 1 << max(0, len(keys) - 1).bit_length())
-        self._allocate(capacity, keys, numbers[values])
+        self._allocate(max(_MIN_ENTRIES, _power_of_two(self._used)), entries)
 
     def _slots(self, keys: Keys) -> Numbers:
         bits = len(self._heads).bit_length() - 1
@@ -112,7 +112,7 @@ class PrefixTable:
     def _link(self, start: int, end: int) -> None:
         """Put entries ``start`` to ``end`` at the head of their chains."""
         # Both numbers are below 2^31, and to sort one array is far faster than to order another.
-        packed = self._slots(self._keys[start:end]) << 32
+        packed = self._slots(self._entries["key"][start:end]) << 32
         packed |= np.arange(start, end)
         packed.sort()
         slots, entries = packed >> 32, packed.astype(np.int32)
@@ -122,7 +122,7 @@ class PrefixTable:
         before = np.empty(len(slots), np.int32)
         before[1:] = entries[:-1]
         before[first] = self._heads[slots[first]]
-        self._next[entries] = before
+        self._entries["before"][entries] = before
         last = np.append(first[1:], np.True_)[: len(slots)]
         self._heads[slots[last]] = entries[last]
 
@@ -130,20 +130,17 @@ class PrefixTable:
         if needed > _MAX_ENTRIES:
             msg = "the memory index is full: it holds at most 2^31 table entries; use Redis"
             raise MemoryError(msg)
-        capacity = 1 << (needed - 1).bit_length()
-        self._allocate(capacity, self._keys[: self._used], self._values[: self._used])
+        self._allocate(_power_of_two(needed), self._entries[: self._used])
 
-    def _allocate(self, capacity: int, keys: Keys, values: npt.NDArray[np.int32]) -> None:
-        """Make arrays of a new size that hold these entries, all that there are."""
-        self._keys = _extended(keys, capacity)
-        self._values = _extended(values, capacity)
-        self._next = np.empty(capacity, np.int32)
+    def _allocate(self, capacity: int, entries: npt.NDArray[Any]) -> None:
+        """Make room for ``capacity`` entries, of which these are all that there are."""
+        self._entries = np.empty(capacity, _ENTRY)
+        self._entries[: self._used] = entries
         self._heads = np.full(capacity, _END, np.int32)
         for start in range(0, self._used, _LINK_STEP):
             self._link(start, min(start + _LINK_STEP, self._used))
 
 
-def _extended(array: npt.NDArray[Any], size: int) -> npt.NDArray[Any]:
-    longer = np.empty(size, array.dtype)
-    longer[: len(array)] = array
-    return longer
+def _power_of_two(count: int) -> int:
+    """Return the smallest one that is at least ``count``."""
+    return 1 << max(0, count - 1).bit_length()

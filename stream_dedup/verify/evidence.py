@@ -37,9 +37,10 @@ class Evidence(NamedTuple):
 
     def rows(self, rows: npt.NDArray[np.int64]) -> Evidence:
         """Return the evidence of some texts, in the order of ``rows``."""
+        sketches = self.sketches.take(rows, axis=0)  # of short rows far faster than [rows]
         if not len(self.payloads):
-            return Evidence(self.sketches[rows])
-        return Evidence(self.sketches[rows], [self.payloads[row] for row in rows.tolist()])
+            return Evidence(sketches)
+        return Evidence(sketches, [self.payloads[row] for row in rows.tolist()])
 
 
 def opaque(digest: bytes) -> bytes:
