@@ -11,6 +11,7 @@ import numpy.typing as npt
 import xxhash
 
 from stream_dedup.fingerprint.fingerprinter import Fingerprinter
+from stream_dedup.runs import begins_of_runs
 from stream_dedup.text.shingles import Shingles
 
 Rows = npt.NDArray[np.int64]
@@ -79,8 +80,7 @@ def _distinct(shingles: Shingles) -> tuple[npt.NDArray[np.uint64], Rows]:
     texts = np.repeat(np.arange(len(shingles.starts) - 1), np.diff(shingles.starts))
     order = np.lexsort((shingles.hashes, texts))
     hashes, texts = shingles.hashes[order], texts[order]
-    new = np.ones(len(hashes), np.bool_)
-    new[1:] = (hashes[1:] != hashes[:-1]) | (texts[1:] != texts[:-1])
+    new = begins_of_runs(hashes, texts)
     return hashes[new], np.bincount(texts[new], minlength=len(shingles.starts) - 1)
 
 

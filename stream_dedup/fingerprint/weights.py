@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stream_dedup.fingerprint.hashing import required_frequencies
+from stream_dedup.runs import begins_of_runs
 from stream_dedup.settings import Settings
 from stream_dedup.text.shingles import Hashes, Offsets, Shingles
 
@@ -56,8 +57,7 @@ def distinct(shingles: Shingles) -> Shingles:
     counts = np.diff(shingles.starts)
     texts = np.repeat(np.arange(len(counts)), counts)
     hashes = shingles.hashes[_grouped(shingles.hashes, texts, len(counts))]
-    first = np.ones(len(hashes), np.bool_)
-    first[1:] = (hashes[1:] != hashes[:-1]) | (texts[1:] != texts[:-1])
+    first = begins_of_runs(hashes, texts)
     kept = np.bincount(texts[first], minlength=len(counts))
     return Shingles(hashes[first], np.concatenate([[0], np.cumsum(kept)]))
 

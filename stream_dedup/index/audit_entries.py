@@ -20,6 +20,7 @@ from stream_dedup.index.audit_reading import (
 from stream_dedup.index.base import Matcher
 from stream_dedup.index.keys import Layout
 from stream_dedup.index.pairs import entry_keys
+from stream_dedup.runs import begins_of_runs
 from stream_dedup.text.shingles import finalize
 
 #: Table entries that are worked on at a time.
@@ -160,8 +161,7 @@ def _groups(keys: Claims, tables: Rows) -> tuple[Rows, Rows]:
     """Number the different table keys: the number of each entry, the table of each number."""
     order = np.lexsort((keys, tables))
     ordered, ordered_tables = keys[order], tables[order]
-    first = np.ones(len(keys), np.bool_)
-    first[1:] = (ordered[1:] != ordered[:-1]) | (ordered_tables[1:] != ordered_tables[:-1])
+    first = begins_of_runs(ordered, ordered_tables)
     groups = np.empty(len(keys), np.int64)
     groups[order] = np.cumsum(first) - 1
     return groups, ordered_tables[first]

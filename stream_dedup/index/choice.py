@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from stream_dedup.index.base import IndexBatch, Matcher
-from stream_dedup.index.pairs import NearPairs, Rows, begins_of_runs
+from stream_dedup.index.pairs import NearPairs, Rows
+from stream_dedup.runs import begins_of_runs
 
 
 class Preferred(NamedTuple):

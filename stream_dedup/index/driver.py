@@ -20,6 +20,7 @@ from stream_dedup.index.records import Record, RecordFormat
 from stream_dedup.index.registrations import Registrations
 from stream_dedup.index.rounds import Round, read_on
 from stream_dedup.index.store import RedisStore
+from stream_dedup.runs import begins_of_runs
 
 Rows = npt.NDArray[np.int64]
 Claims = npt.NDArray[np.uint64]
@@ -43,8 +44,7 @@ class Sightings(NamedTuple):
         """Return each row and claim once."""
         order = np.lexsort((self.claims, self.rows))
         rows, claims = self.rows[order], self.claims[order]
-        first = np.ones(len(order), np.bool_)
-        first[1:] = (rows[1:] != rows[:-1]) | (claims[1:] != claims[:-1])
+        first = begins_of_runs(rows, claims)
         return list(zip(rows[first].tolist(), claims[first].tolist(), strict=True))
 
     def by_row(self, tables: int) -> dict[int, Seen]:

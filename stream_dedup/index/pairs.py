@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from stream_dedup.index.base import IndexBatch, Matcher
+from stream_dedup.runs import begins_of_runs
 from stream_dedup.verify.evidence import Scores
 
 Rows = npt.NDArray[np.int64]
@@ -44,13 +45,6 @@ def unique_pairs(left: Rows, right: Rows) -> tuple[Rows, Rows]:
     packed = np.sort((left << 32) | right)
     packed = packed[begins_of_runs(packed)]
     return packed >> 32, packed & 0xFFFFFFFF
-
-
-def begins_of_runs(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-    """Say which of some sorted values differ from the one before."""
-    begins = np.ones(len(values), np.bool_)
-    np.not_equal(values[1:], values[:-1], out=begins[1:])
-    return begins
 
 
 def _sorted_entries(keys: npt.NDArray[np.uint64]) -> tuple[npt.NDArray[np.uint64], Rows]:

@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from stream_dedup.runs import begins_of_runs
+
 Numbers = npt.NDArray[np.int64]
 Keys = npt.NDArray[np.uint64]
 
@@ -117,8 +119,7 @@ class PrefixTable:
         packed.sort()
         slots, entries = packed >> 32, packed.astype(np.int32)
         # Entries of one batch in the same slot point to one another, the first to the old head.
-        first = np.ones(len(slots), np.bool_)
-        np.not_equal(slots[1:], slots[:-1], out=first[1:])
+        first = begins_of_runs(slots)
         before = np.empty(len(slots), np.int32)
         before[1:] = entries[:-1]
         before[first] = self._heads[slots[first]]

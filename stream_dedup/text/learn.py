@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from stream_dedup.runs import begins_of_runs
 from stream_dedup.settings import Settings
 from stream_dedup.text.boilerplate import NO_LINE, Boilerplate, Learned, line_keys
 from stream_dedup.text.clean import Cleaner, steps_before_boilerplate
@@ -56,9 +57,7 @@ class BoilerplateLearner:
         rows = np.repeat(np.arange(len(lines)), [len(own) for own in lines])
         order = np.lexsort((keys, rows))
         keys, rows = keys[order], rows[order]
-        first = np.ones(len(keys), np.bool_)
-        first[1:] = (keys[1:] != keys[:-1]) | (rows[1:] != rows[:-1])
-        first &= keys != NO_LINE
+        first = begins_of_runs(keys, rows) & (keys != NO_LINE)
         self._lines.add(keys[first], np.array(numbers, np.uint32)[rows[first]])
 
     def learn(self, min_documents: int, min_share: float) -> Boilerplate:

@@ -24,13 +24,13 @@ def test_new_documents_are_shown_until_the_page_is_paused(browser: Browser, fold
     parts = [b"".join(lines[begin : begin + CHUNK_LINES]) for begin in (0, CHUNK_LINES)]
     pipe = folder / "pipe"
     os.mkfifo(pipe)
+    # Not unbuffered: a signal would cut what is written short.
     with Review(pipe, folder, reads_on=True) as review, pipe.open("wb") as stream:
         page = browser.open(review.origin)
         shown = page.page.locator(".tiles dd").first
         page.go("/")
         expect(page.page.locator("#figures")).to_contain_text("No documents yet")
 
-        # Not unbuffered: a signal would cut what is written short.
         stream.write(parts[0])
         stream.flush()
         expect(shown).to_have_text(f"{CHUNK_LINES:,}", timeout=_SOON_MS)
