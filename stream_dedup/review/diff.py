@@ -38,12 +38,15 @@ _RUN = 4
 #: Characters of unchanged words between two changes that are shown as changed with them.
 _CRUMB = 1
 
-#: A word, or one grapheme cluster of anything else, with the white space after it.
+#: A word, or one grapheme cluster of anything else, with the white space after it. Flags, which are
+#: pairs of letters, are spelled out: to find where one ends, ``\X`` counts all letters before.
 _PIECE = regex.compile(
     r"""
     (?: [[\w\p{M}\u200c\u200d]--[
             \p{Han}\p{Hiragana}\p{Katakana}\p{Bopomofo}\p{Yi}
             \p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]]++
+      | \p{GCB=Regional_Indicator}{1,2}+
+        [\p{GCB=Extend}\p{GCB=SpacingMark}\p{GCB=ZWJ}]*+
       | (?=\S)\X
     ) \s*+
     | \s++

@@ -93,7 +93,9 @@ def checked_name(name: str) -> str:
     Raises:
         InputError: it is none: empty, too long, or with characters that cannot be seen.
     """
-    tidy = " ".join(unicodedata.normalize("NFC", name).split())
+    # Normalisation takes long for many marks, and no more than four characters become one.
+    some = " ".join(name.split())[: 4 * LONGEST_NAME + 1]
+    tidy = " ".join(unicodedata.normalize("NFC", some).split())
     if not 0 < len(tidy) <= LONGEST_NAME or not tidy.isprintable():
         msg = f"A name has 1 to {LONGEST_NAME} characters that can be seen. Choose another name."
         raise InputError(msg)
