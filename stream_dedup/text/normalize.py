@@ -108,6 +108,8 @@ def _fold_marks(text: str) -> str:
 
 def _decompose(text: str) -> str:
     """Return the NFKD of a text: each character's, with each run of marks stably sorted."""
+    if unicodedata.is_normalized("NFKD", text):
+        return text
     decomposed = text.translate(_decompositions()).encode("utf-32-le")
     codes = np.frombuffer(decomposed, np.uint32).copy()
     classes = _combining()[codes]

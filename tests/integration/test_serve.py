@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -144,6 +145,41 @@ def test_a_state_file_is_read_and_left_alone(tmp_path: Path) -> None:
     assert found["known"]
     assert after == before
     assert list(tmp_path.iterdir()) == [state]
+
+
+#: What a liveness probe waits (ops/deploy/kubernetes/base/serve.yaml).
+PROBE_SECONDS = 5.0
+#: Requests that took minutes of the processor each, with nothing else answered meanwhile.
+HOSTILE = {
+    "240 KB of marks": ('{"text": "q%s%s"}' % ("\u0301" * 60_000, "\u0316" * 60_000), 200),
+    "2 MB of marks": ('{"text": "q%s"}' % ("\u0301\u0316" * 480_000), 200),
+    "expansions": ('{"text": "%s", "explain": true}' % ("\ufdfa" * 100_000), 200),
+    "a million documents that are none": ('{"documents": [%s1]}' % ("1," * 900_000), 422),
+    "many fields": ("{%s}" % ",".join(f'"{n}":1' for n in range(150_000)), 422),
+}
+
+
+def test_it_answers_others_while_hostile_requests_are_answered(tmp_path: Path) -> None:
+    state = tmp_path / "originals.db"
+    with Deduplicator(state=state) as deduplicator:
+        deduplicator.decide([DOCUMENT])
+    answers, probes = {}, set()
+
+    with serving("--state", str(state)) as service, ThreadPoolExecutor(1) as pool:
+        headers = {"Content-Type": "application/json"}
+        url = service.client.base_url.join("v1/query")
+        for name, (body, _) in HOSTILE.items():
+            asked = pool.submit(httpx2.post, url, content=body, headers=headers, timeout=60)
+            while not asked.done():
+                probes.add(service.client.get("/healthz", timeout=PROBE_SECONDS).status_code)
+                time.sleep(0.02)
+            answers[name] = asked.result()
+
+    assert probes == {200}
+    assert {name: answer.status_code for name, answer in answers.items()} == {
+        name: status for name, (_, status) in HOSTILE.items()
+    }
+    assert max(len(answer.content) for answer in answers.values()) < 1_000
 
 
 def failing(*arguments: str) -> tuple[int, str]:
