@@ -29,8 +29,8 @@ MAX_DEPTH = 500
 _FIRST_MILLISECONDS = 1e11
 #: Event times beyond this many seconds (year 5138) are not times.
 _LAST_SECONDS = 1e11
-#: A string, also one that never ends: otherwise each quote in it would begin one that is followed to
-#: the end of the message.
+#: A string, also one that never ends: otherwise each quote in it would begin one, and be followed
+#: to the end of the message.
 _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
 
 

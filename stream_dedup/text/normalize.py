@@ -101,7 +101,9 @@ def _fold(text: str) -> str:
 
 
 def _fold_marks(text: str) -> str:
-    """Fold a text with many marks in a row, in time linear but for the sorting of these."""
+    """Fold a text that may have many marks in a row, each run sorted at once."""
+    if len(text) < _MANY:
+        return _fold(text)
     once = unicodedata.normalize("NFKC", _decompose(text)).casefold()
     return unicodedata.normalize("NFKC", _decompose(once))
 

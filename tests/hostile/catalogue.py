@@ -122,6 +122,9 @@ def _not_json() -> list[Hostile]:
         "MessagePack": b"\x81\xa4text\xa1a",
         "gzip that nobody asked for": gzip.compress(b"a" * 5_000_000, mtime=0),
         "objects that never close": b'{"a":' * 400,
+        "string of quotes that never ends, behind many brackets": (
+            _document("quotes")[:-1] + b',"x":[' + b"[]," * 600 + b'"' + b'\\"' * 200_000
+        ),
         "pickle": b"cos\nsystem\n(S'true'\ntR.",
     }
     not_utf8 = {"gzip that nobody asked for", "MessagePack"}
@@ -229,6 +232,22 @@ def _strange_but_documents() -> list[Hostile]:
         "one letter with 100,000 accents": (
             _ORIGINAL,
             _document("", text="q" + "\u0301" * 100_000),
+        ),
+        "one letter with 200,000 marks out of order": (
+            _ORIGINAL,
+            _document("", text="q" + "\u0301" * 100_000 + "\u0316" * 100_000),
+        ),
+        "100,000 marks that are two marks": (
+            _ORIGINAL,
+            _document("", text="q" + "\u0344\u0316" * 50_000),
+        ),
+        "invisible characters between marks": (
+            _ORIGINAL,
+            _document("", text="q" + "\u0301\u200b\u0316\ufe0f" * 50_000 + "z"),
+        ),
+        "150,000 letters of Hangul in parts": (
+            _ORIGINAL,
+            _document("", text="\u1100\u1161\u11a8" * 50_000),
         ),
         "ligature that unfolds to 18 characters": (_ORIGINAL, _document("", text="\ufdfa" * 9999)),
         "escaped NUL": (_ORIGINAL, _document("", text="\0" + text_of("nul") + "\0")),

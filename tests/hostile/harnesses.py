@@ -31,8 +31,11 @@ from stream_dedup.stream.poison import MAX_DETAIL_CHARACTERS, Poison
 from stream_dedup.text.normalize import normalize
 from stream_dedup.types import Decision, Method, Status
 from tests.hostile.catalogue import CATALOGUE, GOOD, SETTINGS
+from tests.hostile.growth import LARGE, Step, growth, of_bytes, of_text, read
 
 _DECISION = Decision(Status.ORIGINAL, "a" * 24, "x", Method.MINHASH, "b" * 16, decided_at="now")
+#: Bytes of the messages that are compared by time.
+GROWING_BYTES = (8_000, 32_000)
 _ANSWERS = {200, 400, 413, 422, 503}
 
 
@@ -71,6 +74,17 @@ def normaliser(value: bytes) -> None:
     assert normalize([alone.decode()]).encoded() == [alone]
 
 
+def growing(value: bytes) -> None:
+    """A message that repeats a part of it takes time in proportion: before, part, behind."""
+    before, unit, after = [*value.split(b"\n", 2), b"", b""][:3]
+    unit = unit or b"a"
+    if before.startswith(b"{"):
+        make = of_bytes(unit, before, after)
+    else:
+        make = of_text(*(part.decode("utf-8", "replace") for part in (unit, before, after)))
+    assert growth(_read(), make, GROWING_BYTES) < LARGE
+
+
 def settings(value: bytes) -> None:
     """A file of settings, and as many in the environment and of flags, are right or refused."""
     text = value.decode("utf-8", "surrogateescape")
@@ -107,7 +121,7 @@ def http(value: bytes) -> None:
 
 
 HARNESSES: dict[str, Callable[[bytes], None]] = {
-    one.__name__: one for one in (decoder, splice, normaliser, settings, http)
+    one.__name__: one for one in (decoder, splice, normaliser, growing, settings, http)
 }
 
 
@@ -125,6 +139,10 @@ def seeds(name: str) -> Iterator[bytes]:
         yield b'{"text": "a", "\\udc00": 1}'
         yield b'{"documents": [{"id": 7, "text": "a", "time": 0}], "explain": true}'
         yield b"?text/plain; charset=utf-16\n" + '{"text": "a"}'.encode("utf-16")
+    elif name == "growing":
+        yield from (f"a\n{unit}\nb".encode() for unit in ("\u0301\u0316", "\ufdfa", "<a ", "a@"))
+        yield b'{"text":"a","x":[' + b"[]," * 501 + b'"\n\\"\n]}'
+        return
     for record in CATALOGUE:
         if record.value is not None and len(record.value) < 4096:
             yield record.value
@@ -145,6 +163,11 @@ def _has_surrogates(value: bytes) -> bool:
 def _fields(value: bytes) -> dict[str, bytes]:
     raw = msgspec.json.decode(value, type=dict[str, msgspec.Raw])
     return {name: bytes(one) for name, one in raw.items()}
+
+
+@cache
+def _read() -> Step:
+    return read("cleaned")
 
 
 @cache

@@ -82,6 +82,13 @@ def test_texts(text: str) -> None:
     harnesses.normaliser(text.encode("utf-8", "surrogatepass"))
 
 
+@patiently(60)
+@given(*(st.text(st.characters(), max_size=6) for _ in range(3)))
+def test_repeated_texts(before: str, unit: str, after: str) -> None:
+    parts = (part.replace("\n", "") for part in (before, unit, after))
+    harnesses.growing("\n".join(parts).encode("utf-8", "replace"))
+
+
 @patiently(40)
 @given(
     st.lists(

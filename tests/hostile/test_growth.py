@@ -1,18 +1,65 @@
-"""From bytes to a decision, nothing takes more than linear time, whatever a message repeats."""
+"""From bytes to a decision, nothing takes more than linear time, whatever a message repeats.
+
+So does what shows texts to people: an explanation, the review page.
+"""
 
 from __future__ import annotations
 
+import json
+from contextlib import suppress
+
 import pytest
 
-from tests.hostile.growth import WAYS, decide, growth, pairs
+from stream_dedup import Document, Settings
+from stream_dedup.deduplicator import Stages
+from stream_dedup.errors import InputError
+from stream_dedup.explain import compare
+from stream_dedup.review.diff import compare_texts
+from stream_dedup.review.turns import checked_name
+from tests.hostile.growth import CHARACTERS, LARGE, SHAPES, WAYS, Make, decide, growth, pairs
 
 #: Bytes of the messages that are measured; each is four times the one before.
-SIZES = (8_000, 32_000, 128_000, 512_000)
+SIZES = (16_000, 64_000, 256_000)
+
+
+TEXTS = CHARACTERS | SHAPES
+
+
+def text_of(value: bytes) -> str:
+    return str(json.loads(value)["text"])
 
 
 @pytest.mark.parametrize(("way", "name"), list(pairs()))
 def test_four_times_the_bytes_do_not_take_ten_times_as_long(way: str, name: str) -> None:
-    """Linear is 4, quadratic 16; n log n is below 5 here."""
     make = WAYS[way][1][name]
 
-    assert growth(decide(way), make, SIZES) < 10
+    assert growth(decide(way), make, SIZES) < LARGE
+
+
+@pytest.mark.parametrize("make", TEXTS.values(), ids=TEXTS)
+def test_nor_does_comparing_on_the_review_page(make: Make) -> None:
+    def step(value: bytes) -> None:
+        text = text_of(value)
+        compare_texts(text, text[len(text) // 2 :] + " z", cells=10_000)
+
+    assert growth(step, make, SIZES[:2]) < LARGE
+
+
+@pytest.mark.parametrize("unit", ["a b ", "a b a c a d a ", "a\u0301\u0316 "])
+def test_nor_does_an_explanation(unit: str) -> None:
+    """Two thousand words of each are aligned; the last of these sizes has more."""
+    stages = Stages(Settings())
+
+    def step(value: bytes) -> None:
+        text = value.decode()
+        compare(stages, Document("a", text), Document("b", f"b {text[::-1]}"))
+
+    assert growth(step, lambda size: (unit * (size // len(unit))).encode(), SIZES[:2]) < LARGE
+
+
+def test_nor_does_the_name_of_a_labeller() -> None:
+    def step(value: bytes) -> None:
+        with suppress(InputError):
+            checked_name(text_of(value))
+
+    assert growth(step, CHARACTERS["combining marks of two classes"], SIZES) < LARGE

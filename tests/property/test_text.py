@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from itertools import groupby
 
 import numpy as np
@@ -10,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream_dedup.fingerprint.hashing import shingle_keys
-from stream_dedup.text.characters import SEPARATOR, SINGLE, characters
+from stream_dedup.text.characters import IGNORABLE, SEPARATOR, SINGLE, characters
 from stream_dedup.text.normalize import drop_punctuation, nfkc_casefold, normalize
 from stream_dedup.text.shingles import Shingles, char_shingles, word_shingles
 
@@ -29,12 +31,35 @@ SPECIAL = (
 CHARACTERS = st.one_of(st.sampled_from(SPECIAL), st.characters(), st.sampled_from("ab "))
 TEXTS = st.text(CHARACTERS, max_size=40)
 BATCHES = st.lists(TEXTS, max_size=8)
+#: Every mark, by its combining class, and what falls apart into marks or a letter and marks.
+MARKS = [
+    chr(code)
+    for code in np.flatnonzero(characters().assigned).tolist()
+    if unicodedata.combining(chr(code))
+]
+FALLING_APART = "\u0344\u0345\u0f73\u0f81\u0390\u1e69\u1f82\u0958\uff9e\ufdfa\U0001d160"
+STARTERS = "aqΣα가\u1100\u1161\u11a8\u09c7\u09be ﬁ…\u200b"
+RUNS = st.builds(
+    lambda chars, times: "".join(chars) * times,
+    st.lists(
+        st.one_of(st.sampled_from(MARKS), st.sampled_from(FALLING_APART + STARTERS)),
+        min_size=1,
+        max_size=8,
+    ),
+    st.sampled_from([1, 2, 20, 100]),
+)
 KEYS = shingle_keys("a seed")
 MASK = (1 << 64) - 1
 
 
 def normal(text: str) -> str:
     return " ".join(nfkc_casefold(text).split())
+
+
+def by_unicodedata(text: str) -> str:
+    """Return the NFKC_Casefold of a text of known characters as the interpreter has it."""
+    visible = re.sub(f"[{IGNORABLE}]", "", text)
+    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", visible).casefold())
 
 
 def tokens(text: str, *, punctuation: bool = False) -> list[str]:
@@ -118,6 +143,12 @@ UNITS = st.one_of(
 @given(BATCHES)
 def test_a_batch_is_normalised_as_each_text_alone(texts: list[str]) -> None:
     assert normalize(texts).encoded() == [normal(text).encode() for text in texts]
+
+
+@settings(deadline=None, max_examples=400)
+@given(st.lists(RUNS, max_size=6).map("".join))
+def test_many_marks_are_normalised_as_unicodedata_does(text: str) -> None:
+    assert nfkc_casefold(text) == by_unicodedata(text)
 
 
 @settings(deadline=None, max_examples=200)

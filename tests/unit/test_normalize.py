@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import unicodedata
+
 import numpy as np
 import pytest
 
@@ -74,3 +76,31 @@ def test_a_letter_of_a_later_unicode_is_left_alone() -> None:
     letter = "\U0001e030"  # new in 15.0, and a compatibility form of another letter
 
     assert nfkc_casefold(letter) == letter
+
+
+class TestMarks:
+    """What lets runs of marks be sorted before ``unicodedata`` sorts them."""
+
+    def test_each_is_slow_and_no_character_has_more_than_three(self) -> None:
+        tables = characters()
+        known = np.flatnonzero(tables.assigned).tolist()
+        marks = [code for code in known if unicodedata.combining(chr(code))]
+        parts = (unicodedata.normalize("NFKD", chr(code)) for code in known)
+
+        assert tables.slow[marks].all()
+        assert max(sum(map(bool, map(unicodedata.combining, part))) for part in parts) == 3
+
+    def test_no_composition_begins_with_one(self) -> None:
+        """Else composing would look through a run again for each mark in it."""
+        for code in np.flatnonzero(characters().assigned).tolist():
+            parts = unicodedata.normalize("NFD", chr(code))
+            if unicodedata.combining(parts[0]):
+                assert unicodedata.normalize("NFC", parts) == parts
+
+    @pytest.mark.parametrize("count", [63, 64, 65, 1000])
+    def test_they_are_sorted_by_class_and_else_stay(self, count: int) -> None:
+        text = "q" + "\u0301\u0316\u0300\u0317" * count
+
+        expected = "q" + "\u0316\u0317" * count + "\u0301\u0300" * count
+        assert nfkc_casefold(text) == expected
+        assert nfkc_casefold(f"{text}\U0001fae8{text}") == f"{expected}\U0001fae8{expected}"

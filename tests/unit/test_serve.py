@@ -184,6 +184,10 @@ class TestProblems:
             ({"text": "a", "more": 1}, 422, "body.more: Extra inputs"),
             ({"documents": [{"id": 1}]}, 422, "body.documents.0.text: Field required."),
             ({"text": "a", "time": "2026-01-01"}, 422, "body.time"),
+            ({"documents": [1] * 5_000}, 422, "body.documents.0: Input should be"),
+            ({"documents": [{}] * 5_000}, 422, "body.documents.0.text: Field required."),
+            (dict.fromkeys(map(str, range(1_000)), 1), 422, "it has 1000 fields."),
+            ({"documents": [dict.fromkeys(map(str, range(99)))]}, 422, "it has 99 fields."),
             ({"documents": [{"text": "a"}] * 41}, 413, "may have 40 documents and this one has 41"),
             ({"text": "a" * 5_001}, 413, "A text may have 5000 characters and one has 5001."),
             ({"text": "a" * 30_000}, 413, "A body may have 20000 bytes and this one has more."),
@@ -196,6 +200,7 @@ class TestProblems:
 
         assert problem["status"] == status
         assert detail in problem["detail"]
+        assert len(problem.get("errors", ())) <= 2
         assert problem["detail"].endswith(("See /openapi.json for what to send.", "at once."))
 
     def test_what_is_no_json_is_told(self, client: TestClient) -> None:
