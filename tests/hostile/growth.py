@@ -17,12 +17,15 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from stream_dedup import Deduplicator, Document, Settings
+import numpy as np
+
+from stream_dedup import Deduplicator, Document, Measure, Settings
 from stream_dedup.fingerprint.fingerprinter import Fingerprinter
 from stream_dedup.stream.annotation import annotate
 from stream_dedup.stream.decoding import MAX_DEPTH, Decoder
 from stream_dedup.stream.poison import Poison
 from stream_dedup.text.learn import BoilerplateLearner
+from stream_dedup.verify.texts import TextComparison
 
 #: Makes a message of about so many bytes.
 Make = Callable[[int], bytes]
@@ -207,8 +210,8 @@ def pairs() -> Iterator[tuple[str, str]]:
         yield from ((way, name) for name in classes)
 
 
-def decide(way: str) -> Step:
-    """Return what takes a message from bytes to two decisions: its own, and that of a near copy."""
+def decide(way: str, *, near: bool = True) -> Step:
+    """Return what takes a message from bytes to its decision, and that of a near copy."""
     settings = _settings(way)
     decode = Decoder(settings).decode
     deduplicator = Deduplicator(settings)
@@ -217,13 +220,38 @@ def decide(way: str) -> Step:
     def step(value: bytes) -> None:
         try:
             document = decode(value, fallback_id=next(numbers), fallback_time=0.0)
-            near = Document(next(numbers), document.text + " z", document.time)
-            for decision in deduplicator.decide([document, near]):
+            documents = [document]
+            if near:
+                documents.append(Document(next(numbers), document.text + " z", document.time))
+            for decision in deduplicator.decide(documents):
                 annotate(value, decision)
         except Poison:
             return
 
     step(b'{"text": "warm, \xc3\xa9 and\xcc\x81\xef\xac\x81"}')
+    return step
+
+
+#: Bytes of a character of ``colliding``.
+_HAN_BYTES = 3
+
+
+def colliding(bytes_: int, seed: int = 0) -> str:
+    """Return a text of characters that RapidFuzz keeps in one place of its hash tables."""
+    numbers = np.random.default_rng(seed).integers(0, 60, bytes_ // _HAN_BYTES)
+    return (0x4E00 + 128 * numbers).astype("<u4").tobytes().decode("utf-32-le")
+
+
+def align(measure: Measure) -> Step:
+    """Return what keeps two texts and compares them, whatever they come to; one is given."""
+    comparison = TextComparison(measure, 0.0)
+    none = np.zeros(0, np.uint64)
+
+    def step(value: bytes) -> None:
+        pair = [value, colliding(len(value), 1).encode()]
+        left, right = (comparison.pack(none, text) for text in pair)
+        comparison.scores([left], [right])
+
     return step
 
 

@@ -10,13 +10,24 @@ from contextlib import suppress
 
 import pytest
 
-from stream_dedup import Document, Settings
+from stream_dedup import Document, Measure, Settings
 from stream_dedup.deduplicator import Stages
 from stream_dedup.errors import InputError
 from stream_dedup.explain import compare
 from stream_dedup.review.diff import compare_texts
 from stream_dedup.review.turns import checked_name
-from tests.hostile.growth import CHARACTERS, LARGE, SHAPES, WAYS, Make, decide, growth, pairs
+from tests.hostile.growth import (
+    CHARACTERS,
+    LARGE,
+    SHAPES,
+    WAYS,
+    Make,
+    align,
+    colliding,
+    decide,
+    growth,
+    pairs,
+)
 
 #: Bytes of the messages that are measured; each is four times the one before.
 SIZES = (16_000, 64_000, 256_000)
@@ -34,6 +45,12 @@ def test_four_times_the_bytes_do_not_take_ten_times_as_long(way: str, name: str)
     make = WAYS[way][1][name]
 
     assert growth(decide(way), make, SIZES) < LARGE
+
+
+@pytest.mark.parametrize("measure", [Measure.LCS, Measure.EDIT])
+def test_nor_does_the_alignment_of_two_texts(measure: Measure) -> None:
+    """It is quadratic in what is kept of a text, which is less than the least of these sizes."""
+    assert growth(align(measure), lambda size: colliding(size).encode(), (32_000, 128_000)) < LARGE
 
 
 @pytest.mark.parametrize("make", TEXTS.values(), ids=TEXTS)
