@@ -233,9 +233,9 @@ def _strange_but_documents() -> list[Hostile]:
             _ORIGINAL,
             _document("", text="q" + "\u0301" * 100_000),
         ),
-        "one letter with 200,000 marks out of order": (
+        "one letter with 400,000 marks out of order": (
             _ORIGINAL,
-            _document("", text="q" + "\u0301" * 100_000 + "\u0316" * 100_000),
+            _document("", text="q" + "\u0301" * 200_000 + "\u0316" * 200_000),
         ),
         "100,000 marks that are two marks": (
             _ORIGINAL,
