@@ -66,7 +66,7 @@ _NOTE = (
 _MICROS = (
     "Microseconds of one core's CPU time for a document, from `str` in memory to the fingerprint: "
     "ours with digest and table keys, in batches of "
-    f"{BATCH:,} and with one document a call; peers in batches of {BATCH:,} by the fastest way "
+    f"{BATCH:,} and with one document a call; peers by the fastest way "
     "that they document (see `peer_program.py`), on the same three words, the first "
     "%s words of the same texts. We and they take turns, three rounds; each figure is the best of "
     "nine runs. *Times* is the peer's time beside ours in batches. "
@@ -307,8 +307,8 @@ def _rate_table(method: Method, rates: Mapping[Method, list[Row]]) -> Table:
     note = _MICROS % f"{PEER_WORDS:,}"
     if method is Method.MINHASH:
         note += (
-            "Signatures of 128 values, of gaoya 96, in 16 bands. rensa and datasketch take shingles "
-            "that are ready, so to cut them is left to the caller and here done in Python; that "
+            "Signatures of 128 values, of gaoya 96, in 16 bands. rensa and datasketch take "
+            "shingles that are ready, so to cut them is left to the caller and here done in Python; that "
             "is a part of their time."
         )
     else:

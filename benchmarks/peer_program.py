@@ -121,6 +121,29 @@ class Rensa(Peer):
         return [None if is_new else next(originals) for is_new in added]
 
 
+class RensaSingle(Rensa):
+    """The same for one document after the other: ``update``, ``add``, ``get_duplicates``."""
+
+    def __init__(self, shingle: str) -> None:
+        super().__init__(shingle)
+        self._one: Any = import_module("rensa").RMinHash
+
+    def fingerprint(self, cuts: Sequence[Cut]) -> list[Fingerprint]:
+        made = []
+        for shingles in cuts:
+            one = self._one(num_perm=PERMUTATIONS, seed=42)
+            one.update(shingles)
+            made.append(one)
+        return made
+
+    def decide(self, numbers: Sequence[int], prints: Sequence[Fingerprint]) -> Attached:
+        index = self._index
+        return [
+            None if index.add(str(number), one) else min(map(int, index.get_duplicates(one)))
+            for number, one in zip(numbers, prints, strict=True)
+        ]
+
+
 class RensaRho(Peer):
     """rensa's fastest way, for a set that is there as a whole: the rho sketch, and flags for all.
 
@@ -371,6 +394,7 @@ class GaoyaSimHash(Gaoya):
 
 PEERS: dict[str, Callable[..., Peer]] = {
     "rensa": Rensa,
+    "rensa-single": RensaSingle,
     "rensa-rho": RensaRho,
     "datasketch": Datasketch,
     "datasketch-redis": DatasketchRedis,
