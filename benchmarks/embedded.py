@@ -64,7 +64,9 @@ class FileRun(NamedTuple):
     summary: Summary
 
 
-def run_file(source: Path, output: Path, method: Method = Method.MINHASH, jobs: int = 1) -> FileRun:
+def run_file(
+    source: Path, output: Path, method: Method = Method.MINHASH, jobs: int = 1, shingle: str = ""
+) -> FileRun:
     """Annotate a file with the command line: on one CPU, or with more jobs on all of them.
 
     The CPU time of jobs is not in that of their run.
@@ -82,6 +84,8 @@ def run_file(source: Path, output: Path, method: Method = Method.MINHASH, jobs: 
         "--jobs",
         str(jobs),
     ]
+    if shingle:
+        command += ["--shingle", shingle]
     before, began = children_cpu(), time.perf_counter()
     with one_cpu() if jobs == 1 else nullcontext():
         done = subprocess.run(command, check=True, stdout=subprocess.PIPE)
@@ -166,8 +170,6 @@ def measure(options: argparse.Namespace) -> Report:
         documents.write(source, stream)
         tables = [_file_table(stream, source), _jobs_table(folder, options.documents)]
         tables.append(_stage_table(source))
-        if options.data is not None:
-            tables.append(_own_table(options.data, folder / "annotated.jsonl"))
     return Report("Embedded, from file to file", tables)
 
 
@@ -224,19 +226,6 @@ def _stage_table(source: Path) -> Table:
     return Table("Stages of a run", note, header, rows)
 
 
-def _own_table(folder: Path, output: Path) -> Table:
-    rows: list[Row] = []
-    for path in documents.own_files(folder):
-        progress(path.name)
-        done = run_file(path, output)
-        found = done.summary
-        kinds = (found.originals, found.exact_duplicates, found.near_duplicates)
-        rows.append([path.name, found.documents, found.documents / done.cpu, *kinds])
-    note = "Files of your own (`--data`), with MinHash; start-up included."
-    header = columns("file", "documents|,d", "documents/s of CPU|,.0f", "originals|,d")
-    return Table("Own files", note, [*header, *columns("exact|,d", "near|,d")], rows)
-
-
 def _copies(stream: Sequence[GeneratedDocument]) -> str:
     kinds = Counter(documents.truth_of(document).kind for document in stream)
     exact, near = (kinds[kind] / len(stream) for kind in (Kind.EXACT, Kind.NEAR))
@@ -247,7 +236,6 @@ def main() -> None:
     """Run from the command line."""
     parser = arguments(__doc__)
     parser.add_argument("--documents", type=int, default=100_000, help="documents of the stream")
-    parser.add_argument("--data", type=Path, help="folder of JSON lines to measure as well")
     run(parser, measure)
 
 

@@ -308,8 +308,8 @@ def _rate_table(method: Method, rates: Mapping[Method, list[Row]]) -> Table:
     if method is Method.MINHASH:
         note += (
             "Signatures of 128 values, of gaoya 96, in 16 bands. rensa and datasketch take "
-            "shingles that are ready, so to cut them is left to the caller and here done in Python; that "
-            "is a part of their time."
+            "shingles that are ready, so to cut them is left to the caller and here done in "
+            "Python; that is a part of their time."
         )
     else:
         note += "64 bits; simhash takes shingles that are ready, cut in Python."

@@ -58,15 +58,15 @@ _FLAGS = "rensa-rho"
 _NOTE = (
     "Microseconds of CPU time for a document on one CPU, from `str` in memory to decision; no "
     "reading, no writing. *Shingles*: cut in Python, for peers that take them ready. "
-    "*Fingerprint*: ours from the text, theirs from shingles. *Index*: look up, verify, insert, and ours to make "
-    "the decision; gaoya takes texts, so its fingerprints are in it, that of an original twice, as "
-    "its interface has it. "
-    "Threshold .8 (SimHash: 64 bits, k = 3). In calls of "
+    "*Fingerprint*: ours from the text, theirs from shingles. *Index*: look up, verify, insert, "
+    "and ours to make the decision; gaoya takes texts, so its fingerprints are in it, that of an "
+    "original twice, as its interface has it. Threshold .8 (SimHash: 64 bits, k = 3). In calls of "
     f"{BATCH:,} documents, or of one. Peers by the fastest way that they document, named in "
     "`peer_program.py`; rho samples token positions, takes the whole set at once, and flags "
-    "originals with their copies, so it does another thing. *Times* is a peer's time beside ours. "
-    f"We and they take turns, {ROUNDS} rounds, the best counts. The documents are generated: real "
-    f"text has other lengths and words (see *Real text*). {FOUND}"
+    "originals with their copies, so it does another thing. *Times* is a peer's time beside ours: "
+    f"below 1, the peer is faster. We and they take turns, {ROUNDS} rounds, the best counts. The "
+    "documents are generated: real text has other lengths and words (see *Real text*). "
+    f"{FOUND}"
 )
 
 
@@ -226,7 +226,8 @@ def _kind_table(folder: Path, characters: int) -> Table:
     note = (
         "As above, by language and length: microseconds of CPU time for a document, ours and "
         "rensa's in batches, gaoya's one a call, and its time beside ours; share of the copies "
-        f"that were attached to their original (exact ones only below {documents.NEAR_WORDS} words)."
+        "that were attached to their original (exact ones only below "
+        f"{documents.NEAR_WORDS} words)."
     )
     header = columns("documents", "number|,d", "stream-dedup µs|.1f", *names, *found)
     return Table("In memory, by kind of document", note, header, rows)

@@ -49,8 +49,9 @@ def shingler(shingle: str) -> Callable[[str], list[str]]:
     """Return what cuts a text into its shingles.
 
     ``word:3`` takes words as stream-dedup does in scripts with spaces, ``space:3`` what stands
-    between white space (as gaoya and the benchmarks of rensa do; the quickest in Python), ``char:5``
-    characters. A text without a token has no shingle; a shorter one than a shingle is one.
+    between white space (as gaoya does and the benchmarks of rensa do; the quickest in Python),
+    ``char:5`` characters. A text without a token has no shingle; one that is shorter than a
+    shingle is one.
     """
     unit, size = shingle.split(":")
     count = int(size)
@@ -109,9 +110,11 @@ class Rensa(Peer):
         )
 
     def fingerprint(self, cuts: Sequence[Cut]) -> list[Fingerprint]:
+        """Make fingerprints."""
         return list(self._make(cuts, num_perm=PERMUTATIONS, seed=42))
 
     def decide(self, numbers: Sequence[int], prints: Sequence[Fingerprint]) -> Attached:
+        """Decide documents (see ``Peer.decide``)."""
         added = self._index.add_pairs(zip(map(str, numbers), prints, strict=True))
         if all(added):
             return [None] * len(added)
@@ -129,6 +132,7 @@ class RensaSingle(Rensa):
         self._one: Any = import_module("rensa").RMinHash
 
     def fingerprint(self, cuts: Sequence[Cut]) -> list[Fingerprint]:
+        """Make fingerprints."""
         made = []
         for shingles in cuts:
             one = self._one(num_perm=PERMUTATIONS, seed=42)
@@ -137,6 +141,7 @@ class RensaSingle(Rensa):
         return made
 
     def decide(self, numbers: Sequence[int], prints: Sequence[Fingerprint]) -> Attached:
+        """Decide documents (see ``Peer.decide``)."""
         index = self._index
         return [
             None if index.add(str(number), one) else min(map(int, index.get_duplicates(one)))
@@ -158,9 +163,11 @@ class RensaRho(Peer):
         self._index = rensa.RMinHashLSH(threshold=THRESHOLD, num_perm=PERMUTATIONS, num_bands=8)
 
     def fingerprint(self, cuts: Sequence[Cut]) -> list[Fingerprint]:
+        """Make fingerprints."""
         return [self._make(cuts, num_perm=PERMUTATIONS, seed=42)]
 
     def decide(self, numbers: Sequence[int], prints: Sequence[Fingerprint]) -> Attached:
+        """Decide documents (see ``Peer.decide``)."""
         flags = self._index.query_duplicate_flags_matrix_one_shot(prints[0])
         return [
             number if is_flagged else None
@@ -188,6 +195,7 @@ class Datasketch(Peer):
         return self.module.MinHashLSH(num_perm=PERMUTATIONS, params=BANDS, **storage)
 
     def fingerprint(self, cuts: Sequence[Cut]) -> list[Fingerprint]:
+        """Make fingerprints."""
         made = []
         for shingles in cuts:
             one = self._empty.copy()
@@ -196,6 +204,7 @@ class Datasketch(Peer):
         return made
 
     def decide(self, numbers: Sequence[int], prints: Sequence[Fingerprint]) -> Attached:
+        """Decide documents (see ``Peer.decide``)."""
         attached: Attached = []
         for number, one in zip(numbers, prints, strict=True):
             original = self.nearest(one, self._index.query(one))
@@ -225,6 +234,7 @@ class DatasketchRedis(Datasketch):
         super().__init__(shingle)
 
     def index(self, **storage: Any) -> Any:
+        """Return an empty index."""
         return super().index(storage_config=self._storage, **storage)
 
 
@@ -236,9 +246,11 @@ class DatasketchRedisBatches(DatasketchRedis):
     """
 
     def index(self, **storage: Any) -> Any:
+        """Return an empty index."""
         return super().index(prepickle=False, **storage)
 
     def decide(self, numbers: Sequence[int], prints: Sequence[Fingerprint]) -> Attached:
+        """Decide documents (see ``Peer.decide``)."""
         attached: Attached = []
         local = self.module.MinHashLSH(num_perm=PERMUTATIONS, params=BANDS)
         with self._index.insertion_session() as session:
@@ -272,10 +284,12 @@ class Simhash(Peer):
         self._index = module.SimhashIndex([], k=HAMMING)
 
     def fingerprint(self, cuts: Sequence[Cut]) -> list[Fingerprint]:
+        """Make fingerprints."""
         make, hashed = self._make, self._hash
         return [make(shingles, hashfunc=hashed) for shingles in cuts]
 
     def decide(self, numbers: Sequence[int], prints: Sequence[Fingerprint]) -> Attached:
+        """Decide documents (see ``Peer.decide``)."""
         attached: Attached = []
         for number, one in zip(numbers, prints, strict=True):
             near = self._index.get_near_dups(one)
@@ -293,6 +307,8 @@ class Gaoya(Peer):
     shingle, all of which it takes for copies of each other, are compared as they are.
     """
 
+    container = "smallvec"
+
     def __init__(self, shingle: str) -> None:
         super().__init__(shingle)
         unit, size = shingle.split(":")
@@ -303,9 +319,9 @@ class Gaoya(Peer):
         }
         self._short: dict[str, int] = {}
         self._size = int(size)
-        self._index = self.index("smallvec")
+        self._index = self.index()
 
-    def index(self, container: str) -> Any:
+    def index(self) -> Any:
         """Return an empty index."""
         bands, rows = BANDS
         return import_module("gaoya.minhash").MinHashStringIndex(
@@ -313,11 +329,12 @@ class Gaoya(Peer):
             jaccard_threshold=THRESHOLD,
             num_bands=bands,
             band_size=rows,
-            id_container=container,
+            id_container=self.container,
             **self._analyzer,
         )
 
     def cut(self, texts: Sequence[str]) -> list[Cut]:
+        """Cut texts (see ``Peer.cut``)."""
         return [text if _WORDS.search(text) else "" for text in texts]
 
     def fingerprint(self, cuts: Sequence[Cut]) -> list[Fingerprint]:
@@ -330,6 +347,7 @@ class Gaoya(Peer):
         return [make(text) for text in texts]
 
     def decide(self, numbers: Sequence[int], prints: Sequence[Fingerprint]) -> Attached:
+        """Decide documents (see ``Peer.decide``)."""
         attached: Attached = []
         for number, text in zip(numbers, prints, strict=True):
             if self._is_short(text):
@@ -355,10 +373,10 @@ class GaoyaBulk(Gaoya):
     again. So all are fingerprinted twice; ids are in sets, which it advises where some are removed.
     """
 
-    def index(self, container: str) -> Any:
-        return super().index("set")
+    container = "set"
 
     def decide(self, numbers: Sequence[int], prints: Sequence[Fingerprint]) -> Attached:
+        """Decide documents (see ``Peer.decide``)."""
         is_long = [not self._is_short(text) for text in prints]
         long = [at for at, is_so in enumerate(is_long) if is_so]
         short = [at for at, is_so in enumerate(is_long) if not is_so]
@@ -382,12 +400,14 @@ class GaoyaBulk(Gaoya):
 class GaoyaSimHash(Gaoya):
     """``SimHashStringIndex``: 64 bits in four blocks."""
 
-    def index(self, container: str) -> Any:
+    def index(self) -> Any:
+        """Return an empty index."""
         return import_module("gaoya.simhash").SimHashStringIndex(
             hash_size=64, num_blocks=HAMMING + 1, hamming_distance=HAMMING, **self._analyzer
         )
 
     def sketch(self, texts: Sequence[str]) -> list[Fingerprint]:
+        """Make fingerprints and do nothing with them."""
         make = self._index.index.tokenize_and_simhash
         return [make(text) for text in texts]
 
