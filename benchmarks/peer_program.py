@@ -50,8 +50,8 @@ def shingler(shingle: str) -> Callable[[str], list[str]]:
 
     ``word:3`` takes words as stream-dedup does in scripts with spaces, ``space:3`` what stands
     between white space (as gaoya does and the benchmarks of rensa do; the quickest in Python),
-    ``char:5`` characters. A text without a token has no shingle; one that is shorter than a
-    shingle is one.
+    ``char:5`` characters. A text that is shorter than a shingle, or has no token, is one itself, so
+    that it matches only an equal one. An empty text has none.
     """
     unit, size = shingle.split(":")
     count = int(size)
@@ -60,14 +60,15 @@ def shingler(shingle: str) -> Callable[[str], list[str]]:
         text = text.lower()
         tokens = text.split() if unit == "space" else _WORDS.findall(text)
         if len(tokens) < count:
-            return [" ".join(tokens)] if tokens else []
+            plain = " ".join(tokens or text.split())
+            return [plain] if plain else []
         return list(map(" ".join, zip(*(tokens[at:] for at in range(count)), strict=False)))
 
     def characters(text: str) -> list[str]:
         plain = " ".join(text.lower().split())
-        if not _WORDS.search(plain):
-            return []
-        return [plain[at : at + count] for at in range(max(1, len(plain) - count + 1))]
+        if len(plain) < count or not _WORDS.search(plain):
+            return [plain] if plain else []
+        return [plain[at : at + count] for at in range(len(plain) - count + 1)]
 
     return characters if unit == "char" else words
 
@@ -75,14 +76,14 @@ def shingler(shingle: str) -> Callable[[str], list[str]]:
 class Peer:
     """A library; decides documents in order, batch by batch.
 
-    Texts without a token resemble nothing, so no peer is asked about them.
+    Empty texts resemble nothing, so no peer is asked about them.
     """
 
     def __init__(self, shingle: str) -> None:
         self.shingles = shingler(shingle)
 
     def cut(self, texts: Sequence[str]) -> list[Cut]:
-        """Cut texts; what is false has no token."""
+        """Cut texts; what is false is empty."""
         shingles = self.shingles
         return [shingles(text) for text in texts]
 
@@ -335,7 +336,7 @@ class Gaoya(Peer):
 
     def cut(self, texts: Sequence[str]) -> list[Cut]:
         """Cut texts (see ``Peer.cut``)."""
-        return [text if _WORDS.search(text) else "" for text in texts]
+        return [text if text.strip() else "" for text in texts]
 
     def fingerprint(self, cuts: Sequence[Cut]) -> list[Fingerprint]:
         """Leave texts as they are: fingerprints are made in ``decide``, and alone in ``sketch``."""
