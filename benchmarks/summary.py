@@ -75,7 +75,7 @@ def cells(line: str) -> list[str]:
 def read(path: Path) -> Results:
     """Read a file of results."""
     head, *sections = re.split(r"^### ", path.read_text(), flags=re.MULTILINE)
-    written = re.search(r"Written on (\S+?),? ", head)
+    written = re.search(r"Written on (.+?)(?:,| by )", head)
     pairs = [cells(line) for line in head.splitlines() if line.startswith("| ")]
     tables = {}
     for section in sections:
