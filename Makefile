@@ -72,12 +72,22 @@ fuzz: .venv/dev.stamp ## Fuzz decoder, annotation, normaliser, settings and HTTP
 	FUZZ_SECONDS=$(SECONDS) $(BIN)/python -m pytest tests/hostile/test_described.py
 
 .PHONY: bench
-bench: .venv/dev.stamp services ## Run every benchmark (minutes); writes benchmarks/results/<date>.md
+bench: .venv/dev.stamp services ## Run every benchmark (minutes); writes benchmarks/results/<date>.md, and the pages
 	$(BIN)/python -m benchmarks
+	$(BIN)/python -m benchmarks.summary --write
 
 .PHONY: bench-full
 bench-full: .venv/dev.stamp services ## The same on far more documents, indexes of 10 million (hours)
 	$(BIN)/python -m benchmarks --full
+
+DATE := $(shell date -u +%Y-%m-%d)
+.PHONY: figures
+figures: .venv/dev.stamp services ## Measure beside other libraries, write figures into the pages; DATA=FOLDER
+	@test -n "$(DATA)" || { echo "make figures DATA=FOLDER, with *.jsonl or *.jsonl.gz"; exit 2; }
+	$(BIN)/python -m benchmarks fingerprint in_memory redis_peers real_text --data $(DATA) \
+		--output benchmarks/results/$(DATE)-peers.md
+	$(BIN)/python -m benchmarks.quality $(DATA) --output benchmarks/quality/results-$(DATE).md
+	$(BIN)/python -m benchmarks.summary --write
 
 .PHONY: plan-check
 plan-check: .venv/dev.stamp services ## Hold the planner against Redis; ORIGINALS=1e7 for long runs

@@ -21,8 +21,10 @@ from stream_dedup import __version__
 
 BENCHMARKS = (
     "fingerprint",
+    "in_memory",
     "embedded",
     "redis_index",
+    "redis_peers",
     "growth",
     "stream",
     "rebuild",
@@ -34,11 +36,15 @@ BENCHMARKS = (
     "roofline",
     "window",
 )
+#: Needs files, which nobody but the user has (``--data``).
+ON_DATA = "real_text"
 #: What ``--full`` adds: more documents, larger indexes. Takes hours, and 16 GB of memory.
 FULL = {
     "fingerprint": ["--characters", "60000000"],
-    "embedded": ["--documents", "1000000", "--slow", "100000", "--characters", "60000000"],
-    "redis_index": ["--originals", "1000000", "--documents", "100000", "--slow", "20000"],
+    "in_memory": ["--documents", "300000", "--few", "30000", "--characters", "60000000"],
+    "embedded": ["--documents", "1000000"],
+    "redis_index": ["--originals", "1000000", "--documents", "100000"],
+    "redis_peers": ["--documents", "20000", "--filling", "200000"],
     "growth": ["--full"],
     "stream": ["--documents", "500000"],
     "scaling": ["--documents", "200000"],
@@ -90,10 +96,14 @@ def main() -> int:
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(BENCHMARKS))
     parser.add_argument("-o", "--output", type=Path, help="file to write")
     parser.add_argument("--full", action="store_true", help="everything, on more documents")
+    parser.add_argument(
+        "--data", nargs="+", default=[], metavar="FILE", help=f"files or folders for {ON_DATA}"
+    )
     options = parser.parse_args()
-    unknown = set(options.names) - set(BENCHMARKS)
+    known = [*BENCHMARKS, ON_DATA] if options.data else BENCHMARKS
+    unknown = set(options.names) - set(known)
     if unknown:
-        parser.error(f"there is no benchmark {', '.join(unknown)}; choose of {BENCHMARKS}")
+        parser.error(f"there is no benchmark {', '.join(unknown)}; choose of {known}")
     began = time.monotonic()
     output = options.output
     if output is None and not options.names:
@@ -102,7 +112,8 @@ def main() -> int:
     if output is not None:
         output.parent.mkdir(exist_ok=True)
         more["growth"] = [*more["growth"], "--plot", str(output.with_suffix(".svg"))]
-    done = {name: run_one(name, more[name]) for name in options.names or BENCHMARKS}
+    more[ON_DATA] = options.data
+    done = {name: run_one(name, more[name]) for name in options.names or known}
     reports = {name: report for name, report in done.items() if report is not None}
     failed = [name for name in done if name not in reports]
     text = document(reports, failed, time.monotonic() - began)

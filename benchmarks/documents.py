@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import gzip
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -94,11 +93,3 @@ def score(documents: Sequence[GeneratedDocument], attached: Sequence[str | None]
         right[Kind.NEAR] / max(1, total[Kind.NEAR]),
         strangers / max(1, sum(original is not None for original in attached)),
     )
-
-
-def own_files(folder: Path) -> Iterator[Path]:
-    """Yield a folder's files of JSON lines, plain or gzip, that hold documents with a text."""
-    for path in sorted([*folder.glob("*.jsonl"), *folder.glob("*.jsonl.gz")]):
-        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as lines:
-            if b'"text"' in lines.readline():
-                yield path

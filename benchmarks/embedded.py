@@ -1,4 +1,4 @@
-"""From file to file on one core: rate, share of each stage, and peers with what they find."""
+"""From file to file on one core: rate, share of each stage, one and more jobs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
-from itertools import product
 from pathlib import Path
 from typing import NamedTuple, ParamSpec, TypeVar
 from unittest import mock
@@ -19,43 +18,30 @@ from unittest import mock
 import msgspec
 
 from benchmarks import documents
-from benchmarks.documents import Found
-from benchmarks.peers import PeerFigure, ask
 from benchmarks.processes import children_cpu, one_cpu
 from benchmarks.report import Report, Row, Table, arguments, columns, progress, run
 from stream_dedup.deduplicator import Deduplicator
-from stream_dedup.generate import GeneratedDocument, Kind, Language
+from stream_dedup.generate import GeneratedDocument, Kind
 from stream_dedup.settings import Settings
 from stream_dedup.stream.embedded import Here, Run, Summary
-from stream_dedup.stream.files import CHUNK_LINES, open_output, read_chunks
+from stream_dedup.stream.files import open_output, read_chunks
 from stream_dedup.stream.lines import JsonLines
 from stream_dedup.stream.stages import LineStages
-from stream_dedup.types import Decision, Document, Method, Status
+from stream_dedup.types import Decision, Method, Status
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
-#: Peers, and whether one is fast enough to be given all documents.
-PEERS = {"gaoya": True, "rensa": True, "datasketch": False, "simhash": False}
-#: Kinds of documents on which the fast peers are asked once more.
-LANGUAGES: tuple[Language, ...] = ("en", "ko")
-LENGTHS = (15, 150, 1500)
 #: As many times as many documents are given to jobs.
 _LONG = 5
 STAGES = ("read", "decode", "fingerprint", "index", "decide", "annotate", "write", "the rest")
 
-_FOUND = (
+FOUND = (
     "*Found* is the share of true duplicates that were attached to their original, *near found* "
     "the same of near copies alone, *wrong* the share of attached documents that went"
     " to a stranger."
 )
-_FOUND_COLUMNS = columns("found|.2%", "near found|.2%", "wrong|.2%")
-_PEER_NOTE = (
-    "Fingerprint, look up and insert in memory, without reading and writing, one CPU, threshold .8 "
-    "(simhash: 64 bits, k = 3): documents per second of CPU time, and how many times the peer's "
-    "rate ours is on the same documents with the method of the same kind. Peers take one document "
-    f"at a time; slow ones get the first part of the stream only. {_FOUND}"
-)
+FOUND_COLUMNS = columns("found|.2%", "near found|.2%", "wrong|.2%")
 
 
 class Annotated(msgspec.Struct):
@@ -78,14 +64,9 @@ class FileRun(NamedTuple):
     summary: Summary
 
 
-class Answers(NamedTuple):
-    """Decisions about generated documents, and the CPU time that they took."""
-
-    cpu: float
-    found: Found
-
-
-def run_file(source: Path, output: Path, method: Method = Method.MINHASH, jobs: int = 1) -> FileRun:
+def run_file(
+    source: Path, output: Path, method: Method = Method.MINHASH, jobs: int = 1, shingle: str = ""
+) -> FileRun:
     """Annotate a file with the command line: on one CPU, or with more jobs on all of them.
 
     The CPU time of jobs is not in that of their run.
@@ -103,6 +84,8 @@ def run_file(source: Path, output: Path, method: Method = Method.MINHASH, jobs: 
         "--jobs",
         str(jobs),
     ]
+    if shingle:
+        command += ["--shingle", shingle]
     before, began = children_cpu(), time.perf_counter()
     with one_cpu() if jobs == 1 else nullcontext():
         done = subprocess.run(command, check=True, stdout=subprocess.PIPE)
@@ -110,27 +93,16 @@ def run_file(source: Path, output: Path, method: Method = Method.MINHASH, jobs: 
     return FileRun(cpu, seconds, msgspec.json.decode(done.stdout, type=Summary))
 
 
-def found_in(output: Path, stream: Sequence[GeneratedDocument]) -> Found:
+def found_in(output: Path, stream: Sequence[GeneratedDocument]) -> documents.Found:
     """Compare the annotations of a file with the truth."""
     decode = msgspec.json.Decoder(Annotated).decode
     with output.open("rb") as lines:
-        return documents.score(stream, [_original(decode(line).dedup) for line in lines])
+        return documents.score(stream, [original_of(decode(line).dedup) for line in lines])
 
 
-def _original(decision: Decision) -> str | None:
+def original_of(decision: Decision) -> str | None:
+    """Return the id of the original of a duplicate."""
     return None if decision.status is Status.ORIGINAL else str(decision.original_id)
-
-
-def in_memory(stream: Sequence[GeneratedDocument], method: Method) -> Answers:
-    """Decide documents that are in memory already, as peers do."""
-    batch = [Document(document.id, document.text) for document in stream]
-    decisions: list[Decision] = []
-    with one_cpu(), Deduplicator(Settings(method=method)) as deduplicator:
-        began = time.process_time()
-        for start in range(0, len(batch), CHUNK_LINES):
-            decisions += deduplicator.decide(batch[start : start + CHUNK_LINES])
-        cpu = time.process_time() - began
-    return Answers(cpu, documents.score(stream, [_original(decision) for decision in decisions]))
 
 
 class Clocks:
@@ -190,7 +162,7 @@ def stage_shares(source: Path, output: Path, method: Method) -> list[float]:
 
 
 def measure(options: argparse.Namespace) -> Report:
-    """Measure the command line, its stages and the peers on one stream."""
+    """Measure the command line and its stages on one stream."""
     stream = documents.stream(options.documents)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -198,12 +170,7 @@ def measure(options: argparse.Namespace) -> Report:
         documents.write(source, stream)
         tables = [_file_table(stream, source), _jobs_table(folder, options.documents)]
         tables.append(_stage_table(source))
-        table, versions = _peer_table(stream, source, options.slow)
-        tables.append(table)
-        tables.append(_kind_table(folder, options.characters))
-        if options.data is not None:
-            tables.append(_own_table(options.data, folder / "annotated.jsonl"))
-    return Report("Embedded, from file to file", tables, versions)
+    return Report("Embedded, from file to file", tables)
 
 
 def _file_table(stream: Sequence[GeneratedDocument], source: Path) -> Table:
@@ -218,10 +185,10 @@ def _file_table(stream: Sequence[GeneratedDocument], source: Path) -> Table:
     note = (
         f"{len(stream):,} documents of 150 words ({source.stat().st_size / len(stream):,.0f} "
         f"bytes a line), {_copies(stream)}: `stream-dedup run` on one CPU, start-up included. "
-        f"{_FOUND}"
+        f"{FOUND}"
     )
     header = columns("method", "documents/s of CPU|,.0f", "by the clock|,.0f", "MB/s of CPU|,.1f")
-    return Table("`stream-dedup run`", note, [*header, *_FOUND_COLUMNS], rows)
+    return Table("`stream-dedup run`", note, [*header, *FOUND_COLUMNS], rows)
 
 
 def _jobs_table(folder: Path, count: int) -> Table:
@@ -245,33 +212,6 @@ def _jobs_table(folder: Path, count: int) -> Table:
     return Table("Jobs", note, columns("jobs", "documents/s|,.0f", "times one job|.2f"), rows)
 
 
-def _kind_table(folder: Path, characters: int) -> Table:
-    rows: list[Row] = []
-    for language, words in product(LANGUAGES, LENGTHS):
-        stream = documents.stream(
-            max(200, characters // (6 * words)), language=language, words=words
-        )
-        progress(f"{language}, {words} words, {len(stream)} documents")
-        path = folder / "kind.jsonl"
-        documents.write(path, stream)
-        own = in_memory(stream, Method.MINHASH)
-        kind = f"{language}, {words} words: "
-        first = len(rows)
-        rows.append([f"{kind}stream-dedup", len(stream), len(stream) / own.cpu, None, *own.found])
-        for peer, is_fast in PEERS.items():
-            if is_fast:
-                row = _peer_row(peer, ask(peer, "decide", path), stream, own)
-                rows.append([f"{kind}{peer}", *row[1:]])
-        if words < documents.NEAR_WORDS:
-            rows[first:] = [[*row[:5], None, row[6]] for row in rows[first:]]
-    note = (
-        f"As above, with the peers that are fast enough, by language and length. {_FOUND} "
-        f"Documents of less than {documents.NEAR_WORDS} words have exact copies only."
-    )
-    header = columns("documents", "number|,d", "documents/s of CPU|,.0f", "ours / peer|.1f")
-    return Table("Beside peers, by kind of document", note, [*header, *_FOUND_COLUMNS], rows)
-
-
 def _stage_table(source: Path) -> Table:
     rows: list[Row] = []
     for method in Method:
@@ -286,56 +226,6 @@ def _stage_table(source: Path) -> Table:
     return Table("Stages of a run", note, header, rows)
 
 
-def _peer_table(
-    stream: Sequence[GeneratedDocument], source: Path, slow: int
-) -> tuple[Table, dict[str, str]]:
-    few = source.with_name("few.jsonl")
-    documents.write(few, stream[:slow])
-    progress("in memory")
-    own = {
-        (method, count): in_memory(stream[:count], method)
-        for method in Method
-        for count in (slow, len(stream))
-    }
-    rows: list[Row] = [
-        [f"stream-dedup, {method}", count, count / answers.cpu, None, *answers.found]
-        for (method, count), answers in own.items()
-    ]
-    versions = {}
-    for peer, is_fast in PEERS.items():
-        figure = ask(peer, "decide", source if is_fast else few)
-        method = Method.SIMHASH if peer == "simhash" else Method.MINHASH
-        rows.append(_peer_row(peer, figure, stream, own[method, len(stream) if is_fast else slow]))
-        if figure is not None:
-            versions[peer] = figure.version
-    header = columns("library", "documents|,d", "documents/s of CPU|,.0f", "ours / peer|.1f")
-    return Table("Beside peers", _PEER_NOTE, [*header, *_FOUND_COLUMNS], rows), versions
-
-
-def _peer_row(
-    peer: str, figure: PeerFigure | None, stream: Sequence[GeneratedDocument], own: Answers
-) -> Row:
-    if figure is None:
-        return [peer, "not installed", *[None] * 5]
-    taken = stream[: figure.documents]
-    attached = [None if at is None else stream[at].id for at in figure.attached]
-    found = documents.score(taken, attached)
-    return [peer, len(taken), len(taken) / figure.cpu, figure.cpu / own.cpu, *found]
-
-
-def _own_table(folder: Path, output: Path) -> Table:
-    rows: list[Row] = []
-    for path in documents.own_files(folder):
-        progress(path.name)
-        done = run_file(path, output)
-        found = done.summary
-        kinds = (found.originals, found.exact_duplicates, found.near_duplicates)
-        rows.append([path.name, found.documents, found.documents / done.cpu, *kinds])
-    note = "Files of your own (`--data`), with MinHash; start-up included."
-    header = columns("file", "documents|,d", "documents/s of CPU|,.0f", "originals|,d")
-    return Table("Own files", note, [*header, *columns("exact|,d", "near|,d")], rows)
-
-
 def _copies(stream: Sequence[GeneratedDocument]) -> str:
     kinds = Counter(documents.truth_of(document).kind for document in stream)
     exact, near = (kinds[kind] / len(stream) for kind in (Kind.EXACT, Kind.NEAR))
@@ -346,13 +236,6 @@ def main() -> None:
     """Run from the command line."""
     parser = arguments(__doc__)
     parser.add_argument("--documents", type=int, default=100_000, help="documents of the stream")
-    parser.add_argument(
-        "--slow", type=int, default=15_000, help="of these, documents for the slow peers"
-    )
-    parser.add_argument(
-        "--characters", type=int, default=6_000_000, help="text of each other kind, about so long"
-    )
-    parser.add_argument("--data", type=Path, help="folder of JSON lines to measure as well")
     run(parser, measure)
 
 

@@ -3,18 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import tempfile
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import NamedTuple
-from urllib.parse import urlsplit
-
-import numpy as np
 
 from benchmarks import documents
-from benchmarks.peers import ask
-from benchmarks.processes import one_cpu
 from benchmarks.report import Report, Row, Table, arguments, columns, progress, run
 from stream_dedup.fingerprint.fingerprinter import Fingerprinter
 from stream_dedup.generate import GeneratedDocument
@@ -26,8 +19,6 @@ from tests.services.redis import RedisServer
 
 PARTITIONS = (1, 64)
 SHARES = (0.5, 0.9)
-#: Values of the setting ``rows`` that are put beside a peer; 0 is as it comes.
-BANDS_OF = (0, 5, 4, 3)
 #: Documents claimed together, as a worker does.
 BATCH = 1000
 
@@ -49,14 +40,14 @@ class Claimed(NamedTuple):
 
 
 def prepare(
-    fingerprinter: Fingerprinter, stream: Sequence[GeneratedDocument], name: str
+    fingerprinter: Fingerprinter, stream: Sequence[GeneratedDocument], name: str, size: int = BATCH
 ) -> list[IndexBatch]:
     """Fingerprint a stream, batch by batch; ``name`` tells its documents from another's."""
     batches = []
-    for start in range(0, len(stream), BATCH):
+    for start in range(0, len(stream), size):
         part = [
             Document(document.id, document.text, source=f"{name}/{document.id}")
-            for document in stream[start : start + BATCH]
+            for document in stream[start : start + size]
         ]
         prints = fingerprinter.fingerprint([document.text for document in part])
         batches.append(index_batch(part, prints))
@@ -66,18 +57,19 @@ def prepare(
 def claim(index: RedisIndex, batches: Sequence[IndexBatch]) -> Claimed:
     """Claim batches one after another."""
     attachments: list[Attachment | None] = []
-    server, client, clock = _server_cpu(index), time.process_time(), time.perf_counter()
+    server, client, clock = server_cpu(index), time.process_time(), time.perf_counter()
     for batch in batches:
         attachments += index.claim(batch)
     seconds, client = time.perf_counter() - clock, time.process_time() - client
-    return Claimed(seconds, client, _server_cpu(index) - server, attachments)
+    return Claimed(seconds, client, server_cpu(index) - server, attachments)
 
 
-def _server_cpu(index: RedisIndex) -> float:
-    return _cpu(index.store.client.info("cpu"))
+def server_cpu(index: RedisIndex) -> float:
+    """Return the CPU time of an index's server so far."""
+    return cpu_told(index.store.client.info("cpu"))
 
 
-def _cpu(info: dict[str, float]) -> float:
+def cpu_told(info: dict[str, float]) -> float:
     """Return the CPU time of a server, of what it says of itself."""
     return info["used_cpu_user"] + info["used_cpu_sys"]
 
@@ -151,97 +143,10 @@ def _row(partitions: int, share: float, claimed: Claimed, found: float | None) -
 
 
 def measure(options: argparse.Namespace) -> Report:
-    """Measure the index, then datasketch's."""
+    """Measure the index."""
     streams = Streams.generate(options.originals, options.documents)
     rows = [row for partitions in PARTITIONS for row in measure_partitions(partitions, streams)]
-    peer, versions = compare(options.slow)
-    return Report("The Redis index", [_index_table(rows, options), peer], versions)
-
-
-class Beside(NamedTuple):
-    """What a library did with the same few documents.
-
-    Attributes:
-        name: of the library.
-        rate: documents per second by the clock.
-        client: microseconds of CPU time of the client per document.
-        server: the same of Redis.
-        found: what it found.
-        tables: how many tables it has; None where it does not tell.
-        candidates: pairs of a document and an earlier original that share a key, per document.
-    """
-
-    name: str
-    rate: float
-    client: float
-    server: float
-    found: documents.Found
-    tables: int | None = None
-    candidates: float | None = None
-
-
-def compare(count: int) -> tuple[Table, dict[str, str]]:
-    """Give datasketch's Redis back end and ours the same few documents, into an empty server."""
-    stream = documents.stream(count, seed=3)
-    versions = {}
-    with RedisServer() as server, tempfile.TemporaryDirectory() as folder:
-        with server.client() as client:
-            versions["Redis"] = str(client.info("server")["redis_version"])
-        own = []
-        for bands_of in BANDS_OF:
-            own.append(_decide(server, stream, bands_of))
-            server.flush()
-        path = Path(folder) / "documents.jsonl"
-        documents.write(path, stream)
-        with server.client() as client:
-            before = _cpu(client.info("cpu"))
-            port = str(urlsplit(server.url).port)
-            figure = ask("datasketch", "decide", path, "--redis-port", port)
-            served = (_cpu(client.info("cpu")) - before) / count * 1e6
-    peer = None
-    if figure is not None:
-        versions["datasketch"] = figure.version
-        attached = [None if at is None else stream[at].id for at in figure.attached]
-        found = documents.score(stream, attached)
-        cpu = figure.cpu / count * 1e6
-        peer = Beside("datasketch", count / figure.seconds, cpu, served, found)
-    return _peer_table(own, peer, count), versions
-
-
-def _decide(server: RedisServer, stream: Sequence[GeneratedDocument], bands_of: int) -> Beside:
-    """Fingerprint and claim, one batch after another."""
-    settings = Settings(redis_url=server.url, rows=bands_of)
-    fingerprinter, index = Fingerprinter(settings), RedisIndex.connect(settings)
-    with one_cpu():
-        clock, cpu = time.perf_counter(), time.process_time()
-        batches = prepare(fingerprinter, stream, "compare")
-        claimed = claim(index, batches)
-        seconds, cpu = time.perf_counter() - clock, time.process_time() - cpu
-    index.close()
-    count = len(stream)
-    return Beside(
-        f"stream-dedup, rows = {bands_of}" if bands_of else "stream-dedup",
-        count / seconds,
-        cpu / count * 1e6,
-        claimed.server / count * 1e6,
-        documents.score(stream, originals_of(claimed)),
-        batches[0].prints.keys.shape[1],
-        _candidates(batches, claimed) / count,
-    )
-
-
-def _candidates(batches: Sequence[IndexBatch], claimed: Claimed) -> int:
-    """Count the pairs of a document and an earlier original that share a table key."""
-    originals: dict[tuple[int, int], list[int]] = {}
-    count = 0
-    keys = np.concatenate([batch.prints.keys for batch in batches]).tolist()
-    for number, (row, found) in enumerate(zip(keys, claimed.attachments, strict=True)):
-        places = list(enumerate(row))
-        count += len({one for place in places for one in originals.get(place, ())})
-        if found is None:
-            for place in places:
-                originals.setdefault(place, []).append(number)
-    return count
+    return Report("The Redis index", [_index_table(rows, options)])
 
 
 def _index_table(rows: list[Row], options: argparse.Namespace) -> Table:
@@ -257,44 +162,11 @@ def _index_table(rows: list[Row], options: argparse.Namespace) -> Table:
     return Table("Claims", note, [*header, *columns("found|.2%", "bytes per original|,.0f")], rows)
 
 
-def _peer_row(one: Beside, peer: Beside | None) -> Row:
-    by_clock = by_cpu = None
-    if peer is not None and one is not peer:
-        by_clock = one.rate / peer.rate
-        by_cpu = (peer.client + peer.server) / (one.client + one.server)
-    row: Row = [one.name, one.tables, one.rate, by_clock, one.client, one.server, by_cpu]
-    return [*row, one.candidates, *one.found]
-
-
-def _peer_table(own: list[Beside], peer: Beside | None, count: int) -> Table:
-    rows = [_peer_row(one, peer) for one in own]
-    if peer is None:
-        rows.append(["datasketch", *[None] * 10])
-    else:
-        rows.append(_peer_row(peer, peer))
-    note = (
-        f"Fingerprint, look up and insert {count:,} documents with 30 % copies into an empty "
-        "Redis: documents per second by the clock; CPU time of the client and of the server per "
-        "document, and the ratio of both together, which other work on the machine disturbs least. "
-        "datasketch keeps its tables in Redis and its signatures for verification in its own "
-        "memory; it makes its calls for one document at a time, and looks under 9 keys for each. "
-        "With fewer values in a band there are fewer tables to look in, and more candidates: pairs "
-        "of a document and an earlier original that share a key, a document. Recall is that of "
-        "the setting `recall` in all cases. *Found*, *near found* and *wrong* as for files."
-    )
-    header = columns("library", "tables", "documents/s|,.0f", "ours / peer|.1f")
-    header += columns("client µs|,.0f", "server µs|,.0f")
-    header += columns("peer's CPU time / ours|.1f", "candidates|.2f")
-    more = columns("found|.2%", "near found|.2%", "wrong|.2%")
-    return Table("Beside datasketch on Redis", note, [*header, *more], rows)
-
-
 def main() -> None:
     """Run from the command line."""
     parser = arguments(__doc__)
     parser.add_argument("--originals", type=int, default=100_000, help="originals in the index")
     parser.add_argument("--documents", type=int, default=20_000, help="documents measured")
-    parser.add_argument("--slow", type=int, default=3_000, help="documents for datasketch")
     run(parser, measure)
 
 
