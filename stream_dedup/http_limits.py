@@ -99,7 +99,7 @@ class Hosts:
 class Connections:
     """The open connections of a server."""
 
-    def __init__(self, most: int = CONNECTIONS) -> None:
+    def __init__(self, most: int) -> None:
         """Let there be ``most``."""
         self._most = most
         self._open: set[Limited] = set()

@@ -9,7 +9,7 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
-from stream_dedup.http_limits import Connections, Limited
+from stream_dedup.http_limits import CONNECTIONS, Connections, Limited
 
 #: Seconds that requests in hand may take after SIGTERM.
 _GRACE = 10
@@ -22,7 +22,7 @@ def run_until_stopped(app: ASGIApp, listener: socket.socket) -> None:
     """Serve an application until SIGTERM or SIGINT."""
 
     class Bounded(Limited, H11Protocol):
-        limits = Connections()
+        limits = Connections(CONNECTIONS)
 
         def is_answering(self) -> bool:
             cycle: RequestResponseCycle | None = self.cycle
