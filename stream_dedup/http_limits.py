@@ -13,7 +13,6 @@ import ipaddress
 import socket
 from collections.abc import Callable
 from typing import Self, cast
-from urllib.parse import urlsplit
 
 from stream_dedup.errors import SettingsError
 from stream_dedup.tokens import is_loopback
@@ -93,7 +92,8 @@ class Hosts:
             host: Host of the request; empty without one.
             origin: Origin of the request: browsers say so of what another site's page sends.
         """
-        return self.knows(host) and (origin is None or self.knows(urlsplit(origin).netloc))
+        page = host if origin is None else origin.partition("://")[2]
+        return self.knows(host) and self.knows(page)
 
 
 class Connections:
