@@ -50,7 +50,7 @@ integration: .venv/dev.stamp services ## Run the tests on real services
 # What uses private parts of libraries, or leans on how they behave. Old versions warn of new ones.
 OF_VERSIONS := $(addprefix tests/,$(addsuffix .py, \
 	$(addprefix unit/test_,clients confluent_publish exports fingerprints http_limits kafka_publish \
-		kafka_records kafka_transport planted_settings review_guard serve settings) \
+		kafka_records kafka_transport review_guard serve settings) \
 	contract/test_metrics \
 	$(addprefix integration/test_,bombs index_counts rebuild stalled)))
 .PHONY: test-lowest test-newest
@@ -58,7 +58,7 @@ test-lowest: ## Run narrow tests with the lowest versions that pyproject.toml al
 test-newest: ## The same with the newest
 test-lowest test-newest: test-%: .venv/dev.stamp services
 	@ops/services/versions.sh $*
-	.venv-$*/bin/python -m pytest $(OF_VERSIONS) -W ignore::DeprecationWarning \
+	.venv-$*/bin/python -m pytest $(PARALLEL) $(OF_VERSIONS) -W ignore::DeprecationWarning \
 		-W ignore::PendingDeprecationWarning
 
 .PHONY: fault-tests

@@ -21,5 +21,5 @@ say "making $venv"
 # httpx: older test clients of starlette need it.
 "${uv[@]}" pip install --python "$venv/bin/python" --constraint "$venv/versions.txt" \
     --requirement "$venv/versions.txt" --editable . \
-    httpx httpx2 hypothesis jsonschema packaging pytest pytest-timeout testcontainers trustme
+    httpx httpx2 hypothesis jsonschema packaging pytest pytest-timeout pytest-xdist testcontainers trustme
 touch "$venv/stamp"
