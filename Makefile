@@ -52,7 +52,7 @@ OF_VERSIONS := $(addprefix tests/,$(addsuffix .py, \
 	$(addprefix unit/test_,clients confluent_publish exports fingerprints http_limits kafka_publish \
 		kafka_records kafka_transport review_guard serve settings) \
 	contract/test_metrics \
-	$(addprefix integration/test_,bombs index_counts rebuild stalled)))
+	$(addprefix integration/test_,index_counts rebuild stalled)))
 .PHONY: test-lowest test-newest
 test-lowest: ## Run narrow tests with the lowest versions that pyproject.toml allows
 test-newest: ## The same with the newest

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import sys
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from io import BytesIO
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from wsgiref.handlers import SimpleHandler
 
 from prometheus_client import CollectorRegistry, Metric, make_wsgi_app
@@ -20,6 +21,8 @@ from stream_dedup.tokens import CHALLENGE, admits
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
+
+log = logging.getLogger(__name__)
 
 #: Bytes that the request line and the headers may have together.
 _HEAD_BYTES = 16_384
@@ -67,6 +70,10 @@ class _Handler(SimpleHandler):
 
     os_environ: dict[str, str] = {}  # noqa: RUF012 - as the class above has it
 
+    def log_exception(self, exc_info: Any) -> None:
+        """Log an error as all others are, which masks secrets in it."""
+        log.error("a request failed", exc_info=exc_info)
+
 
 def _respond(app: WSGIApplication, head: bytes) -> bytes:
     """Return the answer to a request, as it goes over the wire."""
@@ -74,7 +81,6 @@ def _respond(app: WSGIApplication, head: bytes) -> bytes:
     answer = BytesIO()
     if environ is None:
         environ, app = {}, _bad_request
-    # Errors go where all tracebacks go.
     _Handler(BytesIO(), answer, sys.stderr, environ | {"SERVER_PROTOCOL": "HTTP/1.0"}).run(app)
     return answer.getvalue()
 
