@@ -47,6 +47,20 @@ unit: .venv/dev.stamp ## Run the tests that need no service
 integration: .venv/dev.stamp services ## Run the tests on real services
 	$(BIN)/python -m pytest -m integration
 
+# What uses private parts of libraries, or leans on how they behave. Old versions warn of new ones.
+OF_VERSIONS := $(addprefix tests/,$(addsuffix .py, \
+	$(addprefix unit/test_,clients confluent_publish exports fingerprints http_limits kafka_publish \
+		kafka_records kafka_transport review_guard serve settings) \
+	contract/test_metrics \
+	$(addprefix integration/test_,index_counts rebuild stalled)))
+.PHONY: test-lowest test-newest
+test-lowest: ## Run narrow tests with the lowest versions that pyproject.toml allows
+test-newest: ## The same with the newest
+test-lowest test-newest: test-%: .venv/dev.stamp services
+	@ops/services/versions.sh $*
+	.venv-$*/bin/python -m pytest $(PARALLEL) $(OF_VERSIONS) -W ignore::DeprecationWarning \
+		-W ignore::PendingDeprecationWarning
+
 .PHONY: fault-tests
 fault-tests: .venv/dev.stamp services ## Run the tests that break services and workers
 	$(BIN)/python -m pytest -m fault
@@ -151,7 +165,7 @@ down: ## Stop it; the data stays
 
 .PHONY: clean
 clean: ## Remove the virtual environment, the services' files and all caches
-	rm -rf .venv .venv-peers .services .run .fuzz .site dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv .venv-lowest .venv-newest .venv-peers .services .run .fuzz .site dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv/%.stamp: pyproject.toml

@@ -16,7 +16,7 @@ from redis import Redis
 
 from stream_dedup.fingerprint.fingerprinter import FingerprintMethod, Fingerprints
 from stream_dedup.fingerprint.simhash import SimHash
-from stream_dedup.index.base import IndexBatch, id_hashes
+from stream_dedup.index.base import IndexBatch
 from stream_dedup.index.claims import Fate, Mode
 from stream_dedup.index.found import Found
 from stream_dedup.index.keys import Places
@@ -192,7 +192,7 @@ def _commands(index: RedisIndex, batch: IndexBatch, claims: Claims) -> Iterator[
     members = claims.astype(">u8").view("V8")
     places = layout.place(batch.prints.keys)
     if layout.ids:
-        places = places.beside(layout.place_ids(id_hashes(batch.ids)))
+        places = places.beside(layout.place_ids(batch.ids))
     suffixes, scores, partitions = places
     prefixes = [layout.partition_key(number).encode() for number in range(layout.partitions)]
     for table in range(suffixes.shape[1]):

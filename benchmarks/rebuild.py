@@ -101,7 +101,7 @@ def _claiming(deduplicator: Deduplicator, batches: Sequence[IndexBatch]) -> Call
 
 def _target(deduplicator: Deduplicator) -> RedisRebuilding:
     index = cast("RedisIndex", deduplicator.index)
-    return RedisRebuilding(index, deduplicator.settings, deduplicator.configuration)
+    return RedisRebuilding(index)
 
 
 def measure_topic(server: RedisServer, stream: Sequence[GeneratedDocument], parts: int) -> Row:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Literal, Self
+from urllib.parse import unquote
 
 from pydantic import BaseModel, SecretStr, model_validator
 
@@ -21,6 +22,8 @@ _KAFKA_OAUTH = (
     "kafka_oauth_scope",
     "kafka_oauth_ca_file",
 )
+#: What no option of ``redis_url`` may be named.
+_NO_OPTIONS = ("ssl_", "username", "password", "secret", "token")
 
 
 class ConnectionSettings(BaseModel):
@@ -171,8 +174,8 @@ class ConnectionSettings(BaseModel):
         if given and not all(url.startswith("rediss://") for url in self.redis_urls):
             msg = f"{given[0]} is for TLS; begin every address in redis_url with rediss://"
             raise ValueError(msg)
-        options = "&".join(url.partition("?")[2] for url in self.redis_urls)
-        if any(name in options for name in ("ssl_", "username", "password")):
+        options = unquote("&".join(url.partition("?")[2] for url in self.redis_urls)).lower()
+        if any(name in options for name in _NO_OPTIONS):
             msg = (
                 "redis_url has options for TLS or a login; take them out of it, and set "
                 "redis_ca_file, redis_username and redis_password_file and their like"

@@ -50,7 +50,7 @@ class Stages:
         prints = self.fingerprinter.fingerprint(
             [document.text for document in documents], [document.origin for document in documents]
         )
-        return index_batch(documents, prints)
+        return index_batch(documents, prints, self.fingerprinter.id_seeds.identity)
 
     def decisions(
         self,
@@ -143,7 +143,7 @@ class Deduplicator(Stages):
             if state is not None:
                 stored = StateFile(
                     state,
-                    self.configuration,
+                    self.fingerprinter.index_version,
                     keeps_ranks=self.settings.choice is Choice.PREFERRED,
                     described=describe(self.fingerprinter.described),
                 )

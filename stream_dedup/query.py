@@ -175,7 +175,7 @@ def open_state(settings: Settings, path: Path) -> MemoryIndex:
     reading = Reading(path)
     stored = StateFile(
         path,
-        stages.configuration,
+        stages.fingerprinter.index_version,
         keeps_ranks=keeps_ranks,
         described=describe(stages.fingerprinter.described),
         reading=reading,

@@ -6,15 +6,25 @@ is never printed, and has one source.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
+from urllib.parse import unquote
 
 from pydantic import BaseModel, ConfigDict, SecretStr, model_validator
 from pydantic.fields import FieldInfo
 
 from stream_dedup.redis_urls import take_password
 from stream_dedup.secret_values import read_secret, remember
+
+#: What a text that is shown may not have, for it brings a secret along: a login before a host, a
+#: query or fragment of an address, and what is named a secret.
+_LOGIN = re.compile(r":.*@", re.DOTALL)
+_QUERY = re.compile(r":/.*[?#]", re.DOTALL)
+_NAMED = re.compile(r"(password|passwd|secret|token|key)\s*=", re.IGNORECASE)
+#: Settings of these types may be any text, and are shown.
+_TEXT = (str, str | None, Path, Path | None)
 
 
 class SecretSettings(BaseModel):
@@ -37,6 +47,25 @@ class SecretSettings(BaseModel):
             msg = "redis_url has a password, and another one is set; take it out of redis_url"
             raise ValueError(msg)
         return {**given, "redis_url": urls, "redis_password": SecretStr(password)}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _what_is_shown_has_no_secret(cls, given: Any) -> Any:
+        """Refuse a secret in a setting that is printed and logged; no message has a part of it."""
+        if not isinstance(given, Mapping):
+            return given
+        for name, field in cls.model_fields.items():
+            is_shown = field.annotation in _TEXT and isinstance(given.get(name), str | Path)
+            if not is_shown or name == "redis_url":  # which has checks of its own
+                continue
+            text = unquote(str(given[name]))
+            if any(pattern.search(text) for pattern in (_LOGIN, _QUERY, _NAMED)):
+                msg = (
+                    f"{name} has a login, a query or a secret in it, and is printed and logged; "
+                    "take it out, and set the setting that is for it, such as kafka_password_file"
+                )
+                raise ValueError(msg)
+        return given
 
     @model_validator(mode="before")
     @classmethod

@@ -183,6 +183,13 @@ class Settings(ReviewSettings, ConnectionSettings, MatchingSettings, SecretSetti
     http_port: int = _setting(
         9464, "worker", "Port of the same; 0 takes a free one.", ge=0, le=65535
     )
+    http_names: str = _setting(
+        "",
+        "worker",
+        "Host names by which that address is asked, comma-separated, beside localhost and "
+        "addresses; others are refused where these are set, or only this machine can ask and "
+        "needs no token.",
+    )
     http_token: SecretStr = _setting(
         SecretStr(""),
         "worker",
@@ -254,6 +261,13 @@ class Settings(ReviewSettings, ConnectionSettings, MatchingSettings, SecretSetti
     serve_host: str = _setting("127.0.0.1", "serve", "Address that the service listens on.")
     serve_port: int = _setting(
         9465, "serve", "Port of the same; 0 takes a free one.", ge=0, le=65535
+    )
+    serve_names: str = _setting(
+        "",
+        "serve",
+        "Host names by which the service is asked, comma-separated, beside localhost and "
+        "addresses; others are refused where these are set, or only this machine can ask and "
+        "needs no token.",
     )
     serve_token: SecretStr = _setting(
         SecretStr(""), "serve", "Token that clients must send; without it, anybody may ask."

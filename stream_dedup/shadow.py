@@ -20,6 +20,7 @@ from typing import Literal, NamedTuple, Self
 import msgspec
 import xxhash
 
+from stream_dedup.fingerprint.hashing import id_seeds
 from stream_dedup.settings import Settings
 from stream_dedup.types import Decision, Document, DocumentId, Status
 
@@ -125,14 +126,18 @@ class Comparison:
         similarities: how far apart their similarities are.
     """
 
-    def __init__(self, size: int, characters: int, *, same_names: bool) -> None:
+    def __init__(
+        self, size: int, characters: int, *, same_names: bool, sample_seed: int = 0
+    ) -> None:
         """Begin with nothing.
 
         Args:
             size: differences of each kind that are kept.
             characters: characters of each text that are kept; 0 leaves texts out.
             same_names: whether both name a duplicate group alike; see ``same_names``.
+            sample_seed: of the hashes by which differences are drawn (``IdSeeds.sample``).
         """
+        self._sample_seed = sample_seed
         self._size = size
         self._characters = characters
         self._same_names = same_names
@@ -144,7 +149,8 @@ class Comparison:
     def of(cls, live: Settings, shadow: Settings) -> Self:
         """Begin with nothing, as the live settings say about samples."""
         names = same_names(live, shadow)
-        return cls(live.shadow_sample, live.shadow_text, same_names=names)
+        seed = id_seeds(live.seed.get_secret_value()).sample
+        return cls(live.shadow_sample, live.shadow_text, same_names=names, sample_seed=seed)
 
     def add(
         self, documents: Sequence[Document], live: Sequence[Decision], shadow: Sequence[Decision]
@@ -215,8 +221,9 @@ class Comparison:
     def _keep(self, document: Document, kind: Kind, live: Decision, shadow: Decision) -> None:
         place = f"{document.source}\0{document.id}".encode("utf-8", "surrogatepass")
         text = document.text[: self._characters]
-        kept = (xxhash.xxh3_64_intdigest(place), Difference(document.id, text, live, shadow))
-        self._kept.setdefault(kind, []).append(kept)
+        priority = xxhash.xxh3_64_intdigest(place, self._sample_seed)
+        difference = Difference(document.id, text, live, shadow)
+        self._kept.setdefault(kind, []).append((priority, difference))
 
     def _cut(self, limit: int) -> None:
         """Where more than ``limit`` differences are kept, keep those with the least priorities."""

@@ -31,7 +31,12 @@ def admits(token: str, header: str) -> bool:
 
 def is_open(host: str, token: str) -> bool:
     """Return whether anybody beyond this machine may ask a server."""
-    return not token and not host.startswith(_LOOPBACK)
+    return not token and not is_loopback(host)
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only this machine can reach what listens on an address."""
+    return host.startswith(_LOOPBACK)
 
 
 def warn_if_open(host: str, token: str, setting: str) -> None:

@@ -109,7 +109,7 @@ def _open(settings: Settings, state: Path | None) -> Deduplicator:
 
 def _into_redis(deduplicator: Deduplicator, name: str, batches: Iterator[IndexBatch]) -> int:
     index = cast("RedisIndex", deduplicator.index)
-    target = RedisRebuilding(index, deduplicator.settings, deduplicator.configuration)
+    target = RedisRebuilding(index)
     target.start(f"file {name}")
     registered = 0
     for batch in batches:

@@ -90,7 +90,7 @@ def rebuild(
         if state is None:
             index = RedisIndex.connect(settings)
             deduplicator = stack.enter_context(Deduplicator(settings, index=index))
-            target: Rebuilding = RedisRebuilding(index, settings, deduplicator.configuration)
+            target: Rebuilding = RedisRebuilding(index)
         else:
             partial = stack.enter_context(new_state(state))
             deduplicator = stack.enter_context(Deduplicator(settings, state=partial))

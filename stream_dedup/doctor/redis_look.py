@@ -207,7 +207,7 @@ def _wanted(settings: Settings) -> Described | Unknown:
         ids=settings.index_ids,
     )
     described = describe(fingerprinter.described, settings)
-    return Described(fingerprinter.configuration, layout.describe(), described)
+    return Described(fingerprinter.index_version, layout.describe(), described)
 
 
 def _index(client: Client, settings: Settings) -> Described | None:

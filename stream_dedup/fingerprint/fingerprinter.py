@@ -15,6 +15,7 @@ from stream_dedup.fingerprint.hashing import (
     configuration_version,
     describe_configuration,
     digest_seed,
+    id_seeds,
     shingle_keys,
 )
 from stream_dedup.fingerprint.minhash import MinHash
@@ -97,10 +98,12 @@ class Fingerprinter:
 
     Attributes:
         settings: the settings in force.
-        described: what makes up the fingerprint configuration.
-        configuration: its version, 16 hexadecimal digits.
+        configuration: version of the fingerprint configuration, 16 hexadecimal digits.
+        described: what makes up that, and how an index of it hashes document ids.
+        index_version: version of the same, which an index keeps and is refused by.
         method: MinHash, SimHash or both.
         verifier: compares what is kept with each original.
+        id_seeds: seeds of the hashes of document ids.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -112,12 +115,19 @@ class Fingerprinter:
         self.settings = settings
         self.cleaner = Cleaner(settings)
         self.described = describe_configuration(settings, self.cleaner.learned)
-        self.configuration = configuration_version(settings, self.cleaner.learned)
+        self.configuration = self.index_version = configuration_version(
+            settings, self.cleaner.learned
+        )
         self.method = method_of(settings)
         self.verifier = self.make_verifier(settings.near_from)
         seed = settings.seed.get_secret_value()
         self._keys = shingle_keys(seed)
         self._digest_seed = digest_seed(seed)
+        self.id_seeds = id_seeds(seed)
+        if seed:
+            # An index that was built before has other identities; fingerprints are the same.
+            self.described["ids"] = "keyed"
+            self.index_version += "+keyed-ids"
 
     def make_verifier(self, near_from: float) -> Verifier:
         """Return what compares evidence; a measure is near from this value on."""

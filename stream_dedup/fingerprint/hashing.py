@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -58,6 +58,29 @@ def shingle_keys(seed: str) -> HashKeys:
 def digest_seed(seed: str) -> int:
     """Return the seed of the xxh3-128 text digests."""
     return derive(seed, "digest")[0]
+
+
+class IdSeeds(NamedTuple):
+    """Seeds of the xxh3-64 hashes of document ids; 0, which is no key, without a secret seed.
+
+    Attributes:
+        identity: of source and id, by which a document that comes again is known.
+        place: of the id, under which originals are found by it.
+        sample: of source and id, by which documents are drawn for people to look at.
+    """
+
+    identity: int = 0
+    place: int = 0
+    sample: int = 0
+
+
+def id_seeds(seed: str) -> IdSeeds:
+    """Return the seeds of the hashes of ids.
+
+    The empty seed is known to everybody, so a key derived from it would protect nothing; it would
+    only make indexes useless that were built before these hashes had keys.
+    """
+    return IdSeeds(*(derive(seed, f"{name} of ids")[0] for name in IdSeeds._fields if seed))
 
 
 def configuration_version(settings: Settings, learned: Mapping[str, str] | None = None) -> str:

@@ -88,7 +88,7 @@ class _Auditor:
         self._matcher = Matcher(self._fingerprinter.verifier, settings.window)
         self._format = RecordFormat.of(self._fingerprinter)
         self._pause = max(0.2, 2 * settings.claim_grace)
-        self._reader = Reader(client, settings, self._fingerprinter.configuration)
+        self._reader = Reader(client, settings, self._fingerprinter.index_version)
 
     def run(self, published: Iterable[Published]) -> Audit:
         """Read everything and check it."""

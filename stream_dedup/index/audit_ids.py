@@ -8,7 +8,6 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_dedup.index.audit_reading import Known, Rows, set_number
-from stream_dedup.index.base import id_hashes
 from stream_dedup.index.keys import ID_BITS, Layout
 
 
@@ -28,7 +27,7 @@ def check_ids(
     sets: Iterable[tuple[bytes, dict[bytes, float]]], known: Known, layout: Layout
 ) -> Ids:
     """Take in the sorted sets of document ids."""
-    own = id_hashes(known.ids) >> np.uint64(64 - ID_BITS)
+    own = layout.id_keys(known.ids)
     missing = np.zeros(len(own), np.bool_)
     missing[known.originals] = True
     score_bits = max(0, ID_BITS - layout.set_bits)

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from redis.exceptions import AskError
 
 from stream_dedup.errors import ConfigurationMismatch, ServiceError
+from stream_dedup.fingerprint.hashing import id_seeds
 from stream_dedup.index.base import duplicate_id
 from stream_dedup.index.connection import Client, nodes_of
 from stream_dedup.index.expiry import NEVER
@@ -48,7 +49,7 @@ class Reader:
 
     def __init__(self, client: Client, settings: Settings, configuration: str) -> None:
         self.client = client
-        self.layout = self._layout(settings.redis_namespace, configuration)
+        self.layout = self._layout(settings, configuration)
 
     def records(self) -> Iterator[tuple[bytes, bytes]]:
         """Yield each claim id with its value; one may come twice."""
@@ -142,11 +143,13 @@ class Reader:
     def _set_page(client: Any, key: bytes, cursor: int) -> Any:
         return client.zscan(key, cursor, count=_PAGE)
 
-    def _layout(self, namespace: str, configuration: str) -> Layout:
-        """Return the layout that the index itself tells."""
+    def _layout(self, settings: Settings, configuration: str) -> Layout:
+        """Return the layout that the index itself states."""
+        namespace = settings.redis_namespace
         key = f"{namespace}:{{index}}"
         stands: list[Any] = self.client.hmget(key, ["configuration", "layout"])
-        layout = Layout.parse(namespace, (stands[1] or b"").decode())
+        id_seed = id_seeds(settings.seed.get_secret_value()).place
+        layout = Layout.parse(namespace, (stands[1] or b"").decode(), id_seed)
         if layout is None:
             msg = (
                 f"Redis has no index {namespace!r}. Check redis_url and redis_namespace, or start "

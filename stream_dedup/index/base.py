@@ -20,7 +20,7 @@ its event time to a window after the latest of them that an earlier batch brough
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
@@ -266,21 +266,38 @@ class Matcher:
                 return np.zeros(len(scores))
 
 
-def index_batch(documents: Sequence[Document], prints: Fingerprints) -> IndexBatch:
-    """Put documents and their fingerprints together."""
+def index_batch(
+    documents: Sequence[Document], prints: Fingerprints, identity_seed: int = 0
+) -> IndexBatch:
+    """Put documents and their fingerprints together.
+
+    Args:
+        documents: the documents.
+        prints: their fingerprints.
+        identity_seed: ``Fingerprinter.id_seeds.identity``; 0 is that of the empty seed.
+    """
     names = [document.source.encode() + b"\0" + _encoded(document.id) for document in documents]
     return IndexBatch(
         ids=[document.id for document in documents],
-        identities=np.array([xxhash.xxh3_64_intdigest(name) for name in names], np.uint64),
+        identities=_hashes(names, identity_seed),
         times=np.array([document.time or 0.0 for document in documents], np.float64),
         prints=prints,
         ranks=np.array([np.inf if d.rank is None else d.rank for d in documents], np.float64),
     )
 
 
-def id_hashes(ids: Sequence[DocumentId]) -> npt.NDArray[np.uint64]:
-    """Hash document ids, to find originals by them: (ids,) uint64; 1 and "1" are two ids."""
-    return np.array([xxhash.xxh3_64_intdigest(_encoded(one)) for one in ids], np.uint64)
+def id_hashes(ids: Sequence[DocumentId], seed: int) -> npt.NDArray[np.uint64]:
+    """Hash document ids, to find originals by them: (ids,) uint64; 1 and "1" are two ids.
+
+    Args:
+        ids: document ids.
+        seed: ``Fingerprinter.id_seeds.place``.
+    """
+    return _hashes(map(_encoded, ids), seed)
+
+
+def _hashes(names: Iterable[bytes], seed: int) -> npt.NDArray[np.uint64]:
+    return np.array([xxhash.xxh3_64_intdigest(name, seed) for name in names], np.uint64)
 
 
 def _encoded(document_id: DocumentId) -> bytes:

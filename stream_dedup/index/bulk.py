@@ -20,7 +20,7 @@ import numpy.typing as npt
 import redis
 from redis.exceptions import ResponseError
 
-from stream_dedup.index.base import IndexBatch, id_hashes
+from stream_dedup.index.base import IndexBatch
 from stream_dedup.index.connection import Client, reporting_errors, target_of
 from stream_dedup.index.functions import BULK
 from stream_dedup.index.keys import Layout, Places
@@ -73,7 +73,7 @@ class Registrar:
         places = self._layout.place(batch.prints.keys)
         if not self._layout.ids:
             return places
-        return places.beside(self._layout.place_ids(id_hashes(batch.ids)))
+        return places.beside(self._layout.place_ids(batch.ids))
 
     def _write_records(self, records: Sequence[bytes], claims: Claims) -> None:
         partitions, buckets = self._layout.record_places(claims)

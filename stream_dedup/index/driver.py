@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from stream_dedup.index.base import Attachment, IndexBatch, Matcher, id_hashes
+from stream_dedup.index.base import Attachment, IndexBatch, Matcher
 from stream_dedup.index.claims import Call, Fate, Mode, Outcome, Pause, Sight, Steps
 from stream_dedup.index.counts import Effort
 from stream_dedup.index.expiry import NEVER
@@ -313,7 +313,7 @@ class Driver:
 
     def _places_of_ids(self, rows: Rows) -> Places:
         ids = self.batch.ids
-        return self.store.layout.place_ids(id_hashes([ids[row] for row in rows.tolist()]))
+        return self.store.layout.place_ids([ids[row] for row in rows.tolist()])
 
     def _read_on(self, found: Found) -> None:
         """Read what the first page of each probe did not hold; count probes, and what is cut."""

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_dedup.fingerprint.fingerprinter import Fingerprinter
-from stream_dedup.index.base import Registered, id_hashes
+from stream_dedup.index.base import Registered
 from stream_dedup.index.claims import Fate, Mode
 from stream_dedup.index.keys import Places
 from stream_dedup.index.records import Record, RecordFormat
@@ -101,7 +101,7 @@ class Forgetting:
     def _find(self, ids: Sequence[DocumentId]) -> _Named:
         """Return what stands under some ids."""
         self._store.layout.check_ids()
-        places = self._store.layout.place_ids(id_hashes(ids))
+        places = self._store.layout.place_ids(ids)
         round_ = Round(self._store)
         nobody = np.zeros(len(ids), np.uint64)
         found = round_.probe(places, nobody, np.full(len(ids), Mode.LOOK, np.uint8))

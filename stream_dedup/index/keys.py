@@ -21,7 +21,9 @@ import numpy as np
 import numpy.typing as npt
 
 from stream_dedup.errors import ServiceError
+from stream_dedup.index.base import id_hashes
 from stream_dedup.text.shingles import finalize
+from stream_dedup.types import DocumentId
 
 #: Members that a sorted set is laid out for.
 _MEMBERS = 16
@@ -52,6 +54,7 @@ class Layout(NamedTuple):
         set_bits: how many of these go into the name of the sorted set, d.
         buckets: record hashes in each partition.
         ids: whether document ids are kept.
+        id_seed: seed of the hashes of these; a secret, and so no part of the description.
     """
 
     namespace: str
@@ -60,6 +63,7 @@ class Layout(NamedTuple):
     set_bits: int
     buckets: int
     ids: bool = True
+    id_seed: int = 0
 
     @classmethod
     def design(
@@ -70,11 +74,13 @@ class Layout(NamedTuple):
         originals: int,
         *,
         ids: bool = True,
+        id_seed: int = 0,
     ) -> Layout:
         """Lay out an index for so many originals."""
         set_bits = max(1, round(np.log2(max(1, originals / _MEMBERS))))
         buckets = max(1, originals // (partitions * _RECORDS))
-        return cls(namespace, partitions, tuple(prefix_bits), min(set_bits, 32), buckets, ids)
+        bits = tuple(prefix_bits)
+        return cls(namespace, partitions, bits, min(set_bits, 32), buckets, ids, id_seed)
 
     def describe(self) -> str:
         """Return the layout as it is kept in the index, to be compared."""
@@ -84,14 +90,14 @@ class Layout(NamedTuple):
         )
 
     @classmethod
-    def parse(cls, namespace: str, described: str) -> Layout | None:
+    def parse(cls, namespace: str, described: str, id_seed: int = 0) -> Layout | None:
         """Return the layout that ``describe`` tells; None when this is no such text."""
         match = _DESCRIBED.fullmatch(described)
         if match is None:
             return None
         partitions, set_bits, buckets = map(int, match.group(1, 2, 3))
         bits = tuple(map(int, match[4].split(",")))
-        return cls(namespace, partitions, bits, set_bits, buckets, bool(match[5]))
+        return cls(namespace, partitions, bits, set_bits, buckets, bool(match[5]), id_seed)
 
     @property
     def suffix_width(self) -> int:
@@ -128,10 +134,13 @@ class Layout(NamedTuple):
             )
             raise ServiceError(msg)
 
-    def place_ids(self, hashes: npt.NDArray[np.uint64]) -> Places:
-        """Return where document ids are kept, given 64-bit hashes of them: (ids,) each."""
-        keys = (hashes >> np.uint64(64 - ID_BITS))[:, None]
-        places = self._place(keys, np.array([IDS]), (ID_BITS,))
+    def id_keys(self, ids: Sequence[DocumentId]) -> npt.NDArray[np.uint64]:
+        """Return the keys of document ids in their table: (ids,), of ``ID_BITS`` each."""
+        return id_hashes(ids, self.id_seed) >> np.uint64(64 - ID_BITS)
+
+    def place_ids(self, ids: Sequence[DocumentId]) -> Places:
+        """Return where document ids are kept: (ids,) each."""
+        places = self._place(self.id_keys(ids)[:, None], np.array([IDS]), (ID_BITS,))
         return places.flat()
 
     def tables(self) -> dict[int, int]:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from stream_dedup.fingerprint.fingerprinter import Fingerprinter
 from stream_dedup.index.audit_reading import Reader
-from stream_dedup.index.base import Attachment, IndexBatch, Matcher, Registered, id_hashes
+from stream_dedup.index.base import Attachment, IndexBatch, Matcher, Registered
 from stream_dedup.index.candidates import Candidates, Rows, look_up
 from stream_dedup.index.claims import Fate
 from stream_dedup.index.connection import connect, reporting_errors
@@ -50,7 +50,7 @@ class RedisLookUp:
         client = connect(settings)
         try:
             with reporting_errors():
-                layout = Reader(client, settings, fingerprinter.configuration).layout
+                layout = Reader(client, settings, fingerprinter.index_version).layout
         except BaseException:
             client.close()
             raise
@@ -84,7 +84,7 @@ class RedisLookUp:
     def named(self, ids: Sequence[DocumentId]) -> list[list[Registered]]:
         """Return the originals that have each of these ids (see ``Index.named``)."""
         self._store.layout.check_ids()
-        rows, claims = self._standing(self._store.layout.place_ids(id_hashes(ids)))
+        rows, claims = self._standing(self._store.layout.place_ids(ids))
         round_ = Round(self._store, read_only=True)
         values = round_.read(claims)
         round_.run()

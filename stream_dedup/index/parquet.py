@@ -131,7 +131,7 @@ def _schema(fingerprinter: Fingerprinter) -> Any:
         ("rank", pa.float64()),
     ]
     metadata = {
-        _CONFIGURATION: fingerprinter.configuration.encode(),
+        _CONFIGURATION: fingerprinter.index_version.encode(),
         _SETTINGS: describe(fingerprinter.described).encode(),
     }
     return pa.schema(fields, metadata=metadata)
@@ -143,11 +143,11 @@ def _check(path: Path, schema: Any, fingerprinter: Fingerprinter) -> None:
     if not configuration:
         msg = f"{path} holds no originals. Name a file that stream-dedup export wrote."
         raise InputError(msg)
-    if configuration != fingerprinter.configuration:
+    if configuration != fingerprinter.index_version:
         stored = metadata.get(_SETTINGS, b"{}").decode()
         msg = (
             f"{path} holds originals of other fingerprint settings (configuration "
-            f"{configuration}, now {fingerprinter.configuration})."
+            f"{configuration}, now {fingerprinter.index_version})."
             f"{sentence(stored, describe(fingerprinter.described))} Import with the settings that "
             f"it was exported with."
         )

@@ -12,13 +12,11 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from stream_dedup.index.audit_reading import Reader
 from stream_dedup.index.base import Attachment, Index, IndexBatch
 from stream_dedup.index.keys import ClaimIds
 from stream_dedup.index.progress import Position, Progress
 from stream_dedup.index.redis import RedisIndex
 from stream_dedup.index.table import PrefixTable
-from stream_dedup.settings import Settings
 from stream_dedup.types import DocumentId
 
 #: Worker numbers of past claims, from the end so that no live worker shares one; see ``ClaimIds``.
@@ -114,10 +112,8 @@ class RedisRebuilding(Rebuilding):
 
     index: RedisIndex
 
-    def __init__(self, index: RedisIndex, settings: Settings, configuration: str) -> None:
+    def __init__(self, index: RedisIndex) -> None:
         super().__init__(index)
-        self._settings = settings
-        self._configuration = configuration
         self._store = index.store
         self._progress = Progress(index.store)
         self._clock = _Clock(index.ids)
@@ -126,8 +122,7 @@ class RedisRebuilding(Rebuilding):
     def start(self, source: str) -> None:
         """Begin, or go on with what was begun (see ``Rebuilding.start``)."""
         self.positions = self._progress.start(source)
-        reader = Reader(self._store.client, self._settings, self._configuration)
-        self._seen = Seen(reader.records())
+        self._seen = Seen(self.index.reader().records())
 
     def save(self, offsets: Mapping[int, int]) -> None:
         """Keep how far the partitions of the source have been taken in."""

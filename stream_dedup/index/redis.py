@@ -57,7 +57,7 @@ class RedisIndex:
         self.grace = settings.claim_grace
         self._look_up = RedisLookUp(store, self.matcher, self.records)
         described = describe(fingerprinter.described, settings)
-        worker, now = store.enter(fingerprinter.configuration, described)
+        worker, now = store.enter(fingerprinter.index_version, described)
         self.ids = ClaimIds(worker, ahead=now - time.time())
         self.counts = ClaimCounts()
         self.late = 0
@@ -83,6 +83,7 @@ class RedisIndex:
             fingerprinter.method.prefix_bits,
             settings.expected_originals,
             ids=settings.index_ids,
+            id_seed=fingerprinter.id_seeds.place,
         )
         store = RedisStore(connect(settings), layout, settings)
         return cls(store, settings, fingerprinter)
@@ -129,7 +130,7 @@ class RedisIndex:
 
     def reader(self) -> Reader:
         """Return what reads all records and entries of the index."""
-        return Reader(self.store.client, self._settings, self._fingerprinter.configuration)
+        return Reader(self.store.client, self._settings, self._fingerprinter.index_version)
 
     def named(self, ids: Sequence[DocumentId]) -> list[list[Registered]]:
         """Return the originals that have each of these ids (see ``Index.named``)."""

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import xxhash
 
+from stream_dedup.fingerprint.hashing import id_seeds
 from stream_dedup.index.base import IndexBatch, Registered, id_hashes
 from stream_dedup.index.expiry import NEVER, Horizon, Swept
 from stream_dedup.index.originals import Originals
@@ -54,6 +55,7 @@ class Registry:
         self._renews = settings.renew
         self._horizon = Horizon.of(settings)
         self._sketch_bytes = sketch_bytes
+        self._id_seed = id_seeds(settings.seed.get_secret_value()).place
         self._keeps_ranks = settings.choice is Choice.PREFERRED
         self._state = state
         self._resumes = resumes
@@ -87,7 +89,7 @@ class Registry:
     ) -> list[int]:
         """Remove the originals with these ids (see ``Index.forget``)."""
         if not self._begun and ids:
-            self._begin(f"forget:{xxhash.xxh3_64_hexdigest(id_hashes(ids).tobytes())}")
+            self._begin(f"forget:{xxhash.xxh3_64_hexdigest(self._id_keys(ids).tobytes())}")
         rows, numbers = self._find_named(ids)
         if digests is not None and len(rows):
             wanted = np.frombuffer(b"".join(digests), "<u8").reshape(-1, 2)
@@ -165,7 +167,7 @@ class Registry:
         self._tables.add(keys.reshape(-1), np.repeat(numbers, keys.shape[1]))
         self._exact.add(batch.digest_words()[:, 0], numbers)
         if self._named is not None:
-            self._named.add(id_hashes(batch.ids), numbers)
+            self._named.add(self._id_keys(batch.ids), numbers)
 
     def _pass(self, batch: IndexBatch) -> None:
         """Let the watermark go on with a batch that is about to be claimed."""
@@ -224,9 +226,9 @@ class Registry:
         """Return the pairs (row, number) of ids and originals that have them, in order."""
         if self._named is None:
             self._named = PrefixTable()
-            self._named.add(id_hashes(self.originals.ids), np.arange(len(self.originals)))
+            self._named.add(self._id_keys(self.originals.ids), np.arange(len(self.originals)))
             self._named.hide(np.flatnonzero(~self.originals.alive))
-        rows, numbers = self._named.find(id_hashes(ids))
+        rows, numbers = self._named.find(self._id_keys(ids))
         names = self.originals.ids
         same = np.array(
             [
@@ -238,6 +240,9 @@ class Registry:
         rows, numbers = rows[same], numbers[same]
         order = np.lexsort((numbers, rows))
         return rows[order], numbers[order]
+
+    def _id_keys(self, ids: Sequence[DocumentId]) -> npt.NDArray[np.uint64]:
+        return id_hashes(ids, self._id_seed)
 
     def _all_tables(self) -> list[PrefixTable]:
         tables = [self._tables, self._exact]

@@ -8,7 +8,6 @@ name that somebody else's DNS points here is refused (DNS rebinding).
 from __future__ import annotations
 
 import hmac
-import ipaddress
 import secrets
 import time
 
@@ -17,6 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from stream_dedup.http_limits import Hosts
 from stream_dedup.tokens import admits
 
 #: What a page may load and do.
@@ -53,7 +53,11 @@ _LOGIN_SECONDS = 12 * 3600
 
 
 class Guard:
-    """Signs and checks the cookies and tokens of one server process."""
+    """Signs and checks the cookies and tokens of one server process.
+
+    Attributes:
+        hosts: the names that requests may be for.
+    """
 
     def __init__(self, token: str, names: str) -> None:
         """Set up.
@@ -63,20 +67,8 @@ class Guard:
             names: host names by which the page may be reached, comma-separated, beside localhost.
         """
         self._token = token
-        self._names = {"localhost", *(name.strip().lower() for name in names.split(","))} - {""}
+        self.hosts = Hosts(names)
         self._secret = secrets.token_bytes(32)
-
-    def knows(self, host: str) -> bool:
-        """Return whether a request may name this host: ours, or an address, which no DNS gives."""
-        name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
-        name = name.lower()
-        if name in self._names:
-            return True
-        try:
-            ipaddress.ip_address(name.removeprefix("[").removesuffix("]"))
-        except ValueError:
-            return False
-        return True
 
     def is_in(self, request: Request) -> bool:
         """Return whether a request may be answered: nobody has to log in, or its sender has."""

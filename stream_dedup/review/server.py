@@ -10,6 +10,7 @@ from pathlib import Path
 
 from stream_dedup import __version__
 from stream_dedup.errors import SettingsError
+from stream_dedup.http_limits import bind
 from stream_dedup.review.guard import Guard
 from stream_dedup.review.ingestion import Ingestion
 from stream_dedup.review.labelling import Labelling
@@ -17,7 +18,7 @@ from stream_dedup.review.reading.source import Source
 from stream_dedup.review.site import Ask, Site, make_site
 from stream_dedup.review.window import Window
 from stream_dedup.secrets import secret_of
-from stream_dedup.serve.listening import bind, run_until_stopped
+from stream_dedup.serve.listening import run_until_stopped
 from stream_dedup.settings import Settings
 from stream_dedup.tokens import is_open
 

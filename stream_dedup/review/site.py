@@ -146,7 +146,7 @@ class Site:
         Raises:
             HTTPException: it may not be answered.
         """
-        if not self.guard.knows(request.headers.get("host", "")):
+        if not self.guard.hosts.knows(request.headers.get("host", "")):
             msg = "This host name is not ours. Use the address, or add the name to review_names."
             raise HTTPException(421, msg)
         if not self.guard.is_in(request):

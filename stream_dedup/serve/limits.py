@@ -1,17 +1,35 @@
-"""What stands before the application: how large a body may be, and how long requests take."""
+"""What stands before the application: whose requests, how large a body, and how long they take."""
 
 from __future__ import annotations
 
 import time
 
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from stream_dedup import metrics
+from stream_dedup.http_limits import Hosts
 from stream_dedup.serve.problems import respond
 
 #: Paths that have a metric of their own; all others share one.
 _MEASURED = "/v1/query"
+
+
+class KnownHosts:
+    """Refuses requests for names that are not ours, and those that pages of others send."""
+
+    def __init__(self, app: ASGIApp, hosts: Hosts) -> None:
+        self._app = app
+        self._hosts = hosts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle a request."""
+        headers = Headers(scope=scope) if scope["type"] == "http" else None
+        if headers is None or self._hosts.admit(headers.get("host", ""), headers.get("origin")):
+            await self._app(scope, receive, send)
+        else:
+            await respond(421)(scope, receive, send)
 
 
 class BodyLimit:

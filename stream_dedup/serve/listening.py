@@ -1,4 +1,4 @@
-"""Binding an address, and serving an application on it until SIGTERM."""
+"""Serving an application on a bound address until SIGTERM."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import socket
 
 import uvicorn
 from starlette.types import ASGIApp
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
-from stream_dedup.errors import SettingsError
+from stream_dedup.http_limits import CONNECTIONS, Connections, Limited
 
 #: Seconds that requests in hand may take after SIGTERM.
 _GRACE = 10
@@ -17,36 +18,20 @@ _GRACE = 10
 _KEEP_ALIVE = 75
 
 
-def bind(host: str, port: int, group: str) -> socket.socket:
-    """Bind an address.
-
-    Args:
-        host: address to listen on.
-        port: its port; 0 takes a free one.
-        group: group of the settings that have both, such as ``serve``.
-
-    Raises:
-        SettingsError: it cannot be bound.
-    """
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        listener = socket.create_server((host, port), family=family, backlog=2048)
-    except OSError as error:
-        msg = (
-            f"The address {host}:{port} cannot be bound: {error.strerror}. Give another one with "
-            f"--{group}-host and --{group}-port (0 takes a free port)."
-        )
-        raise SettingsError(msg) from error
-    # Connections inherit it. asyncio sets it on sockets of its own making only, and without it each
-    # answer on a connection that is kept waits 40 ms for the other side's acknowledgement.
-    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return listener
-
-
 def run_until_stopped(app: ASGIApp, listener: socket.socket) -> None:
     """Serve an application until SIGTERM or SIGINT."""
+
+    class Bounded(Limited, H11Protocol):
+        limits = Connections(CONNECTIONS)
+
+        def is_answering(self) -> bool:
+            cycle: RequestResponseCycle | None = self.cycle
+            return cycle is not None and not (cycle.more_body or cycle.response_complete)
+
     config = uvicorn.Config(
         app,
+        http=Bounded,
+        ws="none",
         log_config=None,
         access_log=False,
         server_header=False,

@@ -31,6 +31,10 @@ _TITLES = {
     404: ("There is nothing here", "See /openapi.json for what there is."),
     405: ("Not this method", "See /openapi.json for the methods of each path."),
     413: ("Too large", "Send less at once."),
+    421: (
+        "Not a name of this server",
+        "Ask for localhost or an address, from no page of another; or set serve_names.",
+    ),
     422: ("The request is not as described", "See /openapi.json for what to send."),
     500: ("An error of the server", "See its log, and report it."),
     503: ("Not available now", f"Try again after {RETRY_AFTER} s."),

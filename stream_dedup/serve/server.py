@@ -5,13 +5,17 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
+from starlette.types import ASGIApp
+
 from stream_dedup import __version__
 from stream_dedup.errors import ServiceError
+from stream_dedup.http_limits import Hosts, bind
 from stream_dedup.query import open_index
 from stream_dedup.secrets import secret_of
 from stream_dedup.serve.app import make_app
 from stream_dedup.serve.groups import Groups
-from stream_dedup.serve.listening import bind, run_until_stopped
+from stream_dedup.serve.limits import KnownHosts
+from stream_dedup.serve.listening import run_until_stopped
 from stream_dedup.serve.source import Source
 from stream_dedup.settings import Settings
 from stream_dedup.tokens import warn_if_open
@@ -43,7 +47,10 @@ def serve(settings: Settings, state: Path | None) -> None:
         )
         warn_if_open(settings.serve_host, token, "serve_token_file")
         groups = None if state else _groups(settings)
-        run_until_stopped(make_app(settings, source, token, groups), listener)
+        app: ASGIApp = make_app(settings, source, token, groups)
+        if hosts := Hosts.of(settings.serve_host, token, settings.serve_names):
+            app = KnownHosts(app, hosts)
+        run_until_stopped(app, listener)
     log.info("stopped")
 
 

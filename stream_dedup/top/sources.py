@@ -242,6 +242,9 @@ def _checked(url: str) -> str:
         known = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
     except ValueError:
         known = False
+    if "@" in url:
+        msg = "An address of HTTP has a login in it, and is shown. Give http_token_file instead."
+        raise SettingsError(msg)
     if not known:
         msg = f"{url!r} is no address of HTTP. Write one such as http://127.0.0.1:9464."
         raise SettingsError(msg)

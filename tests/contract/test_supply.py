@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterable
 from importlib import metadata
 from pathlib import Path
 from typing import NamedTuple
@@ -22,6 +23,24 @@ PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 EXTRAS = ("confluent", "oauth", "serve")
 #: As the image has it: Python 3.12 on Linux.
 IMAGE = {"python_version": "3.12", "python_full_version": "3.12.0", "sys_platform": "linux"}
+#: Private attributes of objects that are a library's, and the files that use them.
+FOREIGN = re.compile(
+    r"(?:consumer|_coordinator|producer|connection|histogram|metric|record|made|_consumer)"
+    r"\.(_[a-z]\w+)"
+)
+PRIVATE = {
+    "bulk.py _sock",  # redis
+    "http.py _name",  # prometheus-client, as the next two
+    "metrics.py _buckets",
+    "metrics.py _labelnames",
+    "metrics.py _sum",
+    "metrics.py _upper_bounds",
+    "kafka.py _coordinator",  # kafka-python, as all below
+    "kafka_clients.py _sender",
+    "kafka_records.py _fetcher",
+    "kafka_records.py _headers",
+    "kafka_records.py _limit",
+}
 
 
 class Locked(NamedTuple):
@@ -47,9 +66,7 @@ def locked(path: Path) -> dict[str, Locked]:
 def wanted(path: Path) -> list[Requirement]:
     if path.name == "build.lock":
         return [Requirement(one) for one in PYPROJECT["build-system"]["requires"]]
-    project = PYPROJECT["project"]
-    lists = [project["dependencies"], *(project["optional-dependencies"][name] for name in EXTRAS)]
-    return [Requirement(one) for each in lists for one in each]
+    return project(EXTRAS)
 
 
 def needs(name: str, extras: set[str]) -> set[str]:
@@ -61,6 +78,50 @@ def needs(name: str, extras: set[str]) -> set[str]:
         if one.marker is None
         or any(one.marker.evaluate({**IMAGE, "extra": extra}) for extra in {"", *extras})
     }
+
+
+def project(extras: Iterable[str]) -> list[Requirement]:
+    """Return what the project asks for, with extras."""
+    asked = PYPROJECT["project"]
+    lists = [asked["dependencies"], *(asked["optional-dependencies"][name] for name in extras)]
+    return [Requirement(one) for each in lists for one in each]
+
+
+class TestBounds:
+    ALL = project(PYPROJECT["project"]["optional-dependencies"])
+
+    @pytest.mark.parametrize("one", ALL, ids=lambda one: one.name)
+    def test_every_dependency_has_a_lowest_and_a_highest_version(self, one: Requirement) -> None:
+        assert sorted(bound.operator for bound in one.specifier) == ["<", ">="]
+
+    def test_the_tools_ask_for_the_same_versions(self) -> None:
+        bounds = {one.name: one.specifier for one in self.ALL}
+        tools = [one for one in PYPROJECT["dependency-groups"]["dev"] if isinstance(one, str)]
+
+        shared = [one for one in map(Requirement, tools) if one.name in bounds]
+        assert len(shared) > 5
+        assert [one for one in shared if one.specifier != bounds[one.name]] == []
+
+    def test_what_is_installed_lies_within(self) -> None:
+        wrong = [
+            str(one)
+            for one in self.ALL
+            if not one.specifier.contains(metadata.version(one.name), prereleases=True)
+        ]
+        assert wrong == []
+
+    def test_private_parts_of_libraries_are_used_where_bounds_are_narrow(self) -> None:
+        """A new use of somebody's private part needs a look at the bounds: it is listed here."""
+        used = {
+            f"{path.relative_to(ROOT).parts[-1]} {match[1]}"
+            for folder in ("stream_dedup", "workers")
+            for path in (ROOT / folder).rglob("*.py")
+            for match in FOREIGN.finditer(path.read_text(encoding="utf-8"))
+        }
+        assert used == PRIVATE
+
+    def test_ci_runs_the_lowest_versions(self) -> None:
+        assert "\nmake test-lowest " in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("path", LOCKS, ids=lambda path: path.name)

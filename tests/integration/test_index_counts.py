@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from contextlib import closing
+from itertools import islice
 
 import pytest
+import redis
+import xxhash
+from pydantic import SecretStr
 
-from stream_dedup import Deduplicator, Document, Method, Settings
+from stream_dedup import ConfigurationMismatch, Deduplicator, Document, Method, Settings
+from stream_dedup.fingerprint.fingerprinter import Fingerprinter
 from stream_dedup.index.counts import ClaimCounts
 from stream_dedup.index.functions import CLAIMS
 from stream_dedup.index.redis import RedisIndex
@@ -98,3 +103,30 @@ def test_functions_of_before_tell_nothing_and_are_got_along_with(
 
     assert (found.candidates, found.rejected) == (0, 0)
     assert found.probes > 0
+
+
+@pytest.mark.parametrize("seed", ["", "a secret"])
+def test_ids_aimed_at_one_sorted_set_are_spread_by_a_secret_seed(redis_url: str, seed: str) -> None:
+    # 4,096 sets of ids; the attacker looks for ids whose hashes begin with 12 zeros.
+    settings = Settings(redis_url=redis_url, seed=SecretStr(seed), expected_originals=1 << 16)
+    numbers = (b"%d" % number for number in range(10**7))
+    hits = (one.decode() for one in numbers if not xxhash.xxh3_64_intdigest(one) >> 52)
+    aimed = list(islice(hits, 60))
+    with closing(RedisIndex.connect(settings)) as index, Deduplicator(settings, index=index) as it:
+        it.decide([Document(number, f"{number} " * 40) for number in aimed])
+        lengths = [len(members) for _, members in index.reader().id_sets()]
+        found = index.named(aimed)
+
+    assert sum(lengths) == len(aimed)
+    assert [len(one) for one in found] == [1] * len(aimed)
+    assert max(lengths) == len(aimed) if not seed else max(lengths) <= 3
+
+
+def test_an_index_with_a_seed_whose_ids_have_no_key_is_refused(redis_url: str) -> None:
+    settings = Settings(redis_url=redis_url, seed=SecretStr("a secret"))
+    RedisIndex.connect(settings).close()
+    with redis.Redis.from_url(redis_url) as client:
+        client.hset("sd:{index}", "configuration", Fingerprinter(settings).configuration)
+
+    with pytest.raises(ConfigurationMismatch, match=r"now configuration \w{16}\+keyed-ids"):
+        RedisIndex.connect(settings)

@@ -324,7 +324,7 @@ class TestRegister:
         with Deduplicator(settings, index=RedisIndex.connect(settings)) as deduplicator:
             index = deduplicator.index
             assert isinstance(index, RedisIndex)
-            target = RedisRebuilding(index, settings, deduplicator.configuration)
+            target = RedisRebuilding(index)
             target.start("a test")
             batch = deduplicator.prepare([*documents, *documents])
 
@@ -343,7 +343,7 @@ class TestRegister:
         with Deduplicator(settings, index=RedisIndex.connect(settings)) as deduplicator:
             index = deduplicator.index
             assert isinstance(index, RedisIndex)
-            target = RedisRebuilding(index, settings, deduplicator.configuration)
+            target = RedisRebuilding(index)
             target.start("a test")
             batch = deduplicator.prepare(documents)
 

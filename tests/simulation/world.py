@@ -19,6 +19,7 @@ import numpy.typing as npt
 from stream_dedup.fingerprint.fingerprinter import Fingerprinter, Fingerprints
 from stream_dedup.index.keys import Layout, Places
 from stream_dedup.settings import Settings
+from stream_dedup.types import DocumentId
 from tests.simulation.producer import REFUSED
 
 INPUT, OUTPUT, LETTERS = "in", "out", "letters"
@@ -114,8 +115,8 @@ def _placed(layout: Layout, keys: bytes, tables: int) -> Places:
 
 
 @lru_cache(maxsize=1 << 14)
-def _placed_ids(layout: Layout, hashes: bytes) -> Places:
-    return Layout.place_ids(layout, np.frombuffer(hashes, np.uint64))
+def _placed_ids(layout: Layout, *ids: DocumentId) -> Places:
+    return Layout.place_ids(layout, ids)
 
 
 class RememberedLayout(Layout):
@@ -125,9 +126,9 @@ class RememberedLayout(Layout):
         """See ``Layout.place``."""
         return _placed(self, keys.tobytes(), keys.shape[1])
 
-    def place_ids(self, hashes: npt.NDArray[np.uint64]) -> Places:
+    def place_ids(self, ids: Sequence[DocumentId]) -> Places:
         """See ``Layout.place_ids``."""
-        return _placed_ids(self, hashes.tobytes())
+        return _placed_ids(self, *ids)
 
 
 class Input(NamedTuple):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from pydantic import SecretStr
+from pydantic import SecretStr, ValidationError
 
 from stream_dedup.cli.main import cli
 from stream_dedup.secret_settings import secret_names
@@ -20,6 +20,20 @@ SOURCES = {"environment": in_environment, "files": in_files, "toml": in_toml}
 #: What may be any text is printed as it is.
 _ANY_TEXT = (str, str | None, Path, Path | None)
 FREE = [name for name, field in Settings.model_fields.items() if field.annotation in _ANY_TEXT]
+#: Texts that bring a secret along where an address or a name is expected.
+WITH_SECRETS = [
+    f"https://someone:{MARKER}@host/token",
+    f"https://{MARKER}@host/token",
+    f"https://host/token?code={MARKER}",
+    f"https://host/token#{MARKER}",
+    f"http://someone:{MARKER}/x@proxy:8080",
+    f"someone:{MARKER}@host:9092",
+    f"host:9092,someone:{MARKER}@host:9092",
+    f"redis://host/0?password={MARKER}",
+    f"redis://host/0?passwor%64={MARKER}",
+    f'PlainLoginModule required username="x" password="{MARKER}";',
+    f"Endpoint=sb://host/;SharedAccessKeyName=x;SharedAccessKey={MARKER}",
+]
 STRICT = [name for name in Settings.model_fields if name not in FREE + SECRETS]
 
 pytestmark = pytest.mark.usefixtures("alone")
@@ -91,6 +105,37 @@ def test_a_secret_in_the_wrong_setting_is_not_quoted(
     assert result.exit_code == 2, result.stdout
     assert name in result.stderr
     assert MARKER not in result.output + str(result.exception)
+
+
+def shown(variant: str, values: dict[str, str]) -> str:
+    """Return what is shown of settings, beside which a variant's are set, or why they are wrong."""
+    others = dict(VARIANTS[variant].others)
+    needed = {name: SecretStr("a secret") for name in VARIANTS[variant].secrets}
+    try:
+        settings = Settings.model_validate(others | needed | values)
+    except ValidationError as error:
+        return f"{error} {error.errors(include_input=False)}"
+    return f"{settings!r} {settings.model_dump_json()}"
+
+
+@pytest.mark.parametrize("name", FREE)
+def test_no_setting_shows_a_secret_that_a_text_brings_along(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = [shown(variant, {name: value}) for variant in VARIANTS for value in WITH_SECRETS]
+    monkeypatch.setenv(ENV_PREFIX + name.upper(), WITH_SECRETS[0])
+    printed = show("--json")
+
+    assert [text for text in texts if MARKER in text] == []
+    assert name in printed.output
+    assert MARKER not in printed.output + str(printed.exception)
+
+
+@pytest.mark.parametrize("name", ["kafka_bootstrap", "kafka_oauth_token_url", "group"])
+def test_what_is_wrong_with_such_a_text_is_said(name: str) -> None:
+    texts = [shown("oauth", {name: value}) for value in WITH_SECRETS]
+
+    assert [text for text in texts if f"{name} has a login, a query or a secret" not in text] == []
 
 
 @pytest.mark.parametrize("name", SECRETS)

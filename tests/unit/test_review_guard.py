@@ -103,11 +103,11 @@ class TestHosts:
         "host", ["localhost:9466", "127.0.0.1:9466", "10.0.0.7", "[::1]:9466", "Review.Example"]
     )
     def test_ours(self, host: str) -> None:
-        assert Guard("", "review.example, other").knows(host)
+        assert Guard("", "review.example, other").hosts.knows(host)
 
     @pytest.mark.parametrize("host", ["evil.example", "localhost.evil.example:9466", "", ":9466"])
     def test_a_name_that_somebody_points_here_is_refused(self, host: str) -> None:
-        assert not Guard("", "").knows(host)
+        assert not Guard("", "").hosts.knows(host)
 
     def test_the_page_says_so(self, tmp_path: Path) -> None:
         with browser(tmp_path, host="evil.example:9466") as client:

@@ -130,6 +130,12 @@ class TestEndpoints:
         with pytest.raises(SettingsError, match="no address of HTTP"):
             endpoints(url)
 
+    def test_an_address_with_a_login_is_refused_and_not_quoted(self) -> None:
+        with pytest.raises(SettingsError, match="has a login in it") as caught:
+            endpoints("http://someone:hush@host:9464")
+
+        assert "hush" not in str(caught.value)
+
 
 class Answers:
     """What a Prometheus says, by the beginning of the query."""

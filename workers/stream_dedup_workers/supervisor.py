@@ -193,6 +193,7 @@ class Supervisor:
                 healthy=self.healthy,
                 ready=self.ready,
                 token=token,
+                names=self._settings.http_names,
             )
             try:
                 return self._supervise(server)
