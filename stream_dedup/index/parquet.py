@@ -32,6 +32,7 @@ from stream_dedup.fingerprint.fingerprinter import Fingerprinter, Fingerprints
 from stream_dedup.index.base import IndexBatch, duplicate_id
 from stream_dedup.index.description import describe, sentence
 from stream_dedup.index.state_rows import pack
+from stream_dedup.replacing import remedy, replacing
 
 #: Originals of one row group: what is in memory at a time.
 ROWS = 16_384
@@ -52,9 +53,11 @@ def write_originals(path: Path, batches: Iterable[IndexBatch], fingerprinter: Fi
     """
     schema, count = _schema(fingerprinter), 0
     hashes: list[str] = []
-    partial = path.with_name(path.name + ".partial")
     try:
-        with pq.ParquetWriter(partial, schema, compression="zstd") as writer:
+        with (
+            replacing(path) as partial,
+            pq.ParquetWriter(partial, schema, compression="zstd") as writer,
+        ):
             for some in _groups(batches):
                 columns = [_columns(batch) for batch in some]
                 parts = [pa.table(one, schema=schema) for one in columns]
@@ -63,12 +66,9 @@ def write_originals(path: Path, batches: Iterable[IndexBatch], fingerprinter: Fi
                 count += len(table)
                 hashes.append(_hash(_batch(table, fingerprinter)))
             writer.add_key_value_metadata({_GROUPS: ",".join(hashes).encode()})
-        partial.replace(path)
     except OSError as error:
-        msg = f"{path} cannot be written: {error}. Make room, or name another file."
+        msg = f"{path} cannot be written: {error}. {remedy(error)}"
         raise InputError(msg) from error
-    finally:
-        partial.unlink(missing_ok=True)
     return count
 
 

@@ -15,6 +15,7 @@ from typing import IO, Any, NamedTuple, cast
 import zstandard
 
 from stream_dedup.errors import InputError
+from stream_dedup.replacing import remedy, replacing
 
 STANDARD = Path("-")
 
@@ -163,7 +164,7 @@ def open_output(path: Path) -> Iterator[Output]:
         elif path.exists() and not path.is_file():  # a pipe or a device cannot be replaced
             yield Output(path, stack.enter_context(path.open("wb")))
         else:
-            partial = stack.enter_context(_replacing(path))
+            partial = stack.enter_context(replacing(path))
             file = stack.enter_context(partial.open("wb", buffering=_BUFFER))
             yield Output(path, _compressed(path, file, stack))
 
@@ -184,20 +185,8 @@ def _writing(path: Path) -> Iterator[None]:
         if path == STANDARD:
             forget_standard_output()
         name = "Standard output" if path == STANDARD else path
-        msg = f"{name} cannot be written: {error.strerror}. Make room, or name another file."
+        msg = f"{name} cannot be written: {error.strerror}. {remedy(error)}"
         raise InputError(msg) from error
-
-
-@contextmanager
-def _replacing(path: Path) -> Iterator[Path]:
-    """Give a path to write to, which takes the place of ``path`` at the end if all goes well."""
-    partial = path.with_name(path.name + ".partial")
-    try:
-        yield partial
-        partial.replace(path)
-    except BaseException:
-        partial.unlink(missing_ok=True)
-        raise
 
 
 def _compressed(path: Path, file: IO[bytes], stack: ExitStack) -> IO[bytes]:

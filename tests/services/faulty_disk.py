@@ -1,8 +1,8 @@
 """A disk that fails at one call after another, under a program that runs again and again.
 
-``walk`` starts a process in which ``faulty_disk.c`` is preloaded. There a scenario is carried out in
-one forked process after another: at first the first call that writes, syncs, truncates, renames or
-closes a file fails, then the second, and so on until none is left to fail; in each of four ways.
+``walk`` starts a process in which ``faulty_disk.c`` is preloaded. There a scenario is carried out
+in one forked process after another: at first the first call that writes, syncs, truncates, renames
+or closes a file fails, then the second, and so on until none is left; in each of four ways.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import traceback
 from importlib import import_module
 from itertools import count
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import NamedTuple, Protocol
 
 _SOURCE = Path(__file__).with_name("faulty_disk.c")
@@ -52,14 +53,14 @@ FAILURES = {
 class Scenario(Protocol):
     """What is done on a faulty disk."""
 
-    def prepare(self, calm: Path) -> None:
-        """Do it undisturbed, in a folder whose files do not fail."""
+    def begin(self, folder: Path) -> None:
+        """Write what is there before, on a disk that works."""
 
     def attempt(self, folder: Path) -> None:
         """Do it in a process of its own, which may end by an error."""
 
     def check(self, folder: Path, calm: Path, code: int, stderr: str) -> None:
-        """See that what became of it is right."""
+        """See that what became of it is right, beside what an undisturbed attempt left."""
 
 
 class Walked(NamedTuple):
@@ -78,13 +79,18 @@ class Walked(NamedTuple):
     wrong: dict[str, str]
 
 
-def walk(scenario: str, folder: Path) -> Walked:
+def walk(scenario: str) -> Walked:
     """Carry a scenario out on a disk that fails at each call.
 
     Args:
         scenario: its class, as ``module:name``.
-        folder: an empty folder.
     """
+    memory = Path("/dev/shm")
+    with TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as folder:
+        return _walk_in(scenario, Path(folder))
+
+
+def _walk_in(scenario: str, folder: Path) -> Walked:
     library = folder / "faulty_disk.so"
     compiled = ["cc", "-shared", "-fPIC", "-O1", "-o", str(library), str(_SOURCE), "-ldl"]
     try:
@@ -94,7 +100,14 @@ def walk(scenario: str, folder: Path) -> Walked:
         raise RuntimeError(msg) from error
     one_thread = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(_ROOT)}
     environment = {**os.environ, **one_thread, "LD_PRELOAD": str(library), "FAULTY_DISK": _FILES}
-    command = [sys.executable, "-m", "tests.services.faulty_disk", scenario, str(folder), str(library)]
+    command = [
+        sys.executable,
+        "-m",
+        "tests.services.faulty_disk",
+        scenario,
+        str(folder),
+        str(library),
+    ]
     done = subprocess.run(
         command, env=environment, stdout=subprocess.PIPE, timeout=_DEADLINE_SECONDS, check=True
     )
@@ -135,28 +148,30 @@ disk: Disk | None = None
 
 def _walk(scenario: Scenario, folder: Path) -> Walked:
     assert disk is not None
-    calm = folder / "calm"
-    calm.mkdir()
-    scenario.prepare(calm)
+    # Always in one place, since documents are known by the path of their file.
+    case, begun, calm = (folder / name for name in (_FILES, "begun", "calm"))
+    case.mkdir()
+    scenario.begin(case)
+    shutil.copytree(case, begun)
+    assert _in_a_process(scenario, case, folder / "stderr") == 0, (folder / "stderr").read_text()
+    case.rename(calm)
     calls, failed, noticed, wrong = 0, 0, 0, dict[str, str]()
     for call in count(1):
-        hit = False
+        hit = 0
         for name, how in FAILURES.items():
-            case = folder / _FILES
-            case.mkdir()
-            stderr = folder / "stderr"
+            shutil.copytree(begun, case)
             disk.arm(call, how)
-            code = _in_a_process(scenario, case, stderr)
-            calls = max(calls, disk.calls if not disk.failed else 0)
-            hit |= bool(disk.failed)
-            failed += bool(disk.failed)
+            code = _in_a_process(scenario, case, folder / "stderr")
+            hit += bool(disk.failed)
             noticed += bool(code)
+            calls = max(calls, disk.calls if not disk.failed else 0)
             disk.mend()
             try:
-                scenario.check(case, calm, code, stderr.read_text())
-            except Exception:  # noqa: BLE001 - whatever is wrong is reported
+                scenario.check(case, calm, code, (folder / "stderr").read_text())
+            except (Exception, SystemExit):  # noqa: BLE001 - whatever is wrong is reported
                 wrong[f"{name} at call {call}"] = traceback.format_exc()
             shutil.rmtree(case)
+        failed += hit
         if not hit:
             return Walked(calls, failed, noticed, wrong)
     raise AssertionError
@@ -176,7 +191,7 @@ def _in_a_process(scenario: Scenario, folder: Path, stderr: Path) -> int:
         code = 0
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else int(bool(end.code))
-    except BaseException:
+    except BaseException:  # noqa: BLE001 - as the interpreter does
         traceback.print_exc()
     finally:
         sys.stdout.flush()
@@ -188,7 +203,8 @@ def _main(scenario: str, folder: str, library: str) -> None:
     global disk  # noqa: PLW0603
     disk = Disk(library)
     module, _, name = scenario.partition(":")
-    print(json.dumps(_walk(getattr(import_module(module), name)(), Path(folder))))
+    walked = _walk(getattr(import_module(module), name)(), Path(folder))
+    sys.stdout.write(json.dumps(walked))
 
 
 if __name__ == "__main__":
