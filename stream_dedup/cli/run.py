@@ -21,7 +21,7 @@ from stream_dedup.settings import Settings
 from stream_dedup.stream.collector import calm
 from stream_dedup.stream.embedded import Here, Pool, Run, Summary
 from stream_dedup.stream.files import CHUNK_LINES, STANDARD, Chunk, open_output, read_chunks
-from stream_dedup.stream.lines import JsonLines, TextLines
+from stream_dedup.stream.lines import JsonLines, TextLines, line_bytes
 from stream_dedup.stream.stages import LineFormat, LineStages
 
 _EPILOG = """\b
@@ -147,7 +147,7 @@ def run(
         job = Run(deduplicator.index, pool, write, set_aside, settings, shadow=second)
         progress = stack.enter_context(_progress(inputs, shown=not quiet and sys.stderr.isatty()))
         calm(CHUNK_LINES)
-        job.annotate(_all_chunks(inputs, progress))
+        job.annotate(_all_chunks(inputs, line_bytes(settings), progress))
         summary = job.summary(deduplicator.configuration)
     told, sentences = msgspec.structs.asdict(summary), _sentences(summary)
     if shadow is not None:
@@ -178,7 +178,8 @@ def _open(settings: Settings, state: Path | None, *, redis: bool) -> Deduplicato
 def _stages(
     settings: Settings, line_format: str, *, set_aside: bool, shadow: Settings | None = None
 ) -> LineStages:
-    lines: LineFormat = TextLines() if line_format == "text" else JsonLines(settings)
+    is_text = line_format == "text"
+    lines: LineFormat = TextLines(settings) if is_text else JsonLines(settings, room=0)
     beside = None if shadow is None else Stages(shadow)
     return LineStages(Stages(settings), lines, set_aside=set_aside, shadow=beside)
 
@@ -197,12 +198,15 @@ def _cores() -> int:
     return os.cpu_count() or 1
 
 
-def _all_chunks(inputs: tuple[Path, ...], progress: Callable[[int], None]) -> Iterator[Chunk]:
+def _all_chunks(
+    inputs: tuple[Path, ...], most: int, progress: Callable[[int], None]
+) -> Iterator[Chunk]:
     occurrences: Counter[Path] = Counter()
     done = 0
     for path in inputs:
         resolved = path if path == STANDARD else path.resolve()
-        yield from read_chunks(path, occurrences[resolved], partial(_advance, progress, done))
+        advance = partial(_advance, progress, done)
+        yield from read_chunks(path, occurrences[resolved], most, advance)
         occurrences[resolved] += 1
         done += 0 if path == STANDARD else path.stat().st_size
 

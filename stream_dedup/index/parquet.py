@@ -56,7 +56,8 @@ def write_originals(path: Path, batches: Iterable[IndexBatch], fingerprinter: Fi
     try:
         with (
             replacing(path) as partial,
-            pq.ParquetWriter(partial, schema, compression="zstd") as writer,
+            partial.open("wb") as file,
+            pq.ParquetWriter(file, schema, compression="zstd") as writer,
         ):
             for some in _groups(batches):
                 columns = [_columns(batch) for batch in some]

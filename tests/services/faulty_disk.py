@@ -15,6 +15,7 @@ import shutil
 import subprocess
 import sys
 import traceback
+from collections.abc import Iterable
 from importlib import import_module
 from itertools import count
 from pathlib import Path
@@ -51,7 +52,13 @@ FAILURES = {
 
 
 class Scenario(Protocol):
-    """What is done on a faulty disk."""
+    """What is done on a faulty disk.
+
+    Attributes:
+        failures: the ways in which each call fails, some of ``FAILURES``.
+    """
+
+    failures: Iterable[str]
 
     def begin(self, folder: Path) -> None:
         """Write what is there before, on a disk that works."""
@@ -109,9 +116,15 @@ def _walk_in(scenario: str, folder: Path) -> Walked:
         str(library),
     ]
     done = subprocess.run(
-        command, env=environment, stdout=subprocess.PIPE, timeout=_DEADLINE_SECONDS, check=True
+        command,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        timeout=_DEADLINE_SECONDS,
+        check=False,
     )
-    return Walked(*json.loads(done.stdout))
+    assert done.returncode == 0, done.stdout.decode()
+    return Walked(*json.loads((folder / "walked").read_bytes()))
 
 
 class Disk:
@@ -158,7 +171,8 @@ def _walk(scenario: Scenario, folder: Path) -> Walked:
     calls, failed, noticed, wrong = 0, 0, 0, dict[str, str]()
     for call in count(1):
         hit = 0
-        for name, how in FAILURES.items():
+        for name in scenario.failures:
+            how = FAILURES[name]
             shutil.copytree(begun, case)
             disk.arm(call, how)
             code = _in_a_process(scenario, case, folder / "stderr")
@@ -204,7 +218,7 @@ def _main(scenario: str, folder: str, library: str) -> None:
     disk = Disk(library)
     module, _, name = scenario.partition(":")
     walked = _walk(getattr(import_module(module), name)(), Path(folder))
-    sys.stdout.write(json.dumps(walked))
+    Path(folder, "walked").write_text(json.dumps(walked))
 
 
 if __name__ == "__main__":
