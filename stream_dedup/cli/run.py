@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
@@ -126,9 +126,15 @@ def run(
     if redis and (state is not None or shadow_state is not None):
         msg = "--state and --redis name two places for the originals. Name one."
         raise click.UsageError(msg)
-    if dead_letters is not None and dead_letters.resolve() == output.resolve():
-        msg = "--output and --dead-letters name the same file. Name two."
-        raise click.UsageError(msg)
+    _refuse_the_same(
+        {
+            "--output": output,
+            "--dead-letters": dead_letters,
+            "--state": state,
+            "--shadow-state": shadow_state,
+            "--shadow-samples": shadow_samples,
+        }
+    )
     shadow = ShadowRun.of(settings, shadow_state, shadow_samples, in_redis=redis)
     aside = dead_letters is not None
     beside = None if shadow is None else shadow.settings
@@ -157,6 +163,15 @@ def run(
         click.echo(msgspec.json.encode(told), err=output == STANDARD)
     elif not quiet:
         click.echo(sentences, err=True)
+
+
+def _refuse_the_same(written: Mapping[str, Path | None]) -> None:
+    """Refuse to write two things into one file, of which one would be lost."""
+    flags: dict[Path, str] = {}
+    for flag, path in written.items():
+        if path is not None and (other := flags.setdefault(path.resolve(), flag)) != flag:
+            msg = f"{other} and {flag} name the same file. Name two."
+            raise click.UsageError(msg)
 
 
 def _open(settings: Settings, state: Path | None, *, redis: bool) -> Deduplicator:
