@@ -36,6 +36,10 @@ from stream_dedup.replacing import remedy, replacing
 
 #: Originals of one row group: what is in memory at a time.
 ROWS = 16_384
+#: Bytes of their evidence from which on it has fewer.
+_EVIDENCE_BYTES = 64 << 20
+#: What a row group may have that is read: many times what is written, also by earlier versions.
+_MOST_ROWS, _MOST_BYTES = 8 * ROWS, 2 << 30
 
 _CONFIGURATION = b"stream_dedup.configuration"
 _SETTINGS = b"stream_dedup.settings"
@@ -85,6 +89,7 @@ def read_originals(path: Path, fingerprinter: Fingerprinter) -> Iterator[IndexBa
             _check(path, file.schema_arrow, fingerprinter)
             hashes = _hashes(file)
             for number in range(file.num_row_groups):
+                _check_size(file.metadata.row_group(number))
                 batch = _batch(file.read_row_group(number), fingerprinter)
                 if hashes is not None and _hash(batch) != hashes[number]:
                     raise _damaged(path)
@@ -92,6 +97,17 @@ def read_originals(path: Path, fingerprinter: Fingerprinter) -> Iterator[IndexBa
     except (OSError, pa.ArrowException, ValueError, MemoryError) as error:
         msg = f"{path} cannot be read: {error}. Name a file that stream-dedup export wrote."
         raise InputError(msg) from error
+
+
+def _check_size(group: Any) -> None:
+    """See that a row group unpacks to no more than memory holds.
+
+    Raises:
+        ValueError: it does.
+    """
+    if group.num_rows > _MOST_ROWS or group.total_byte_size > _MOST_BYTES:
+        msg = "it unpacks to more than an export does"
+        raise ValueError(msg)
 
 
 def _hash(batch: IndexBatch) -> str:
@@ -163,13 +179,14 @@ def _check(path: Path, schema: Any, fingerprinter: Fingerprinter) -> None:
 def _groups(batches: Iterable[IndexBatch]) -> Iterator[list[IndexBatch]]:
     """Put batches together into row groups."""
     group: list[IndexBatch] = []
-    rows = 0
+    rows = size = 0
     for batch in batches:
         group.append(batch)
         rows += len(batch)
-        if rows >= ROWS:
+        size += sum(map(len, batch.prints.payloads))
+        if rows >= ROWS or size >= _EVIDENCE_BYTES:
             yield group
-            group, rows = [], 0
+            group, rows, size = [], 0, 0
     if group:
         yield group
 

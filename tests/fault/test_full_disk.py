@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -18,6 +20,8 @@ from stream_dedup.errors import StateError
 from stream_dedup.index import registry
 from stream_dedup.index.memory import MemoryIndex
 from stream_dedup.index.state_rows import pack
+from stream_dedup.review.database import transaction
+from stream_dedup.review.label_schema import open_labels
 from stream_dedup.settings import Settings
 from stream_dedup.stream import embedded, files
 from stream_dedup.types import Decision, Document, Method, Revisions
@@ -119,6 +123,37 @@ class Library:
         assert code == 0, stderr
         assert (folder / "answers").read_bytes() == (calm / "answers").read_bytes()
         assert held(folder / "state.db") == held(calm / "state.db")
+
+
+class Labels:
+    """The database of labels, in which each row is somebody's work."""
+
+    failures = Library.failures
+
+    def begin(self, folder: Path) -> None:
+        pass
+
+    def attempt(self, folder: Path) -> None:
+        database = once_more(partial(open_labels, folder / "labels.db"))
+        for number in range(4):
+            once_more(partial(self._add, database, number))
+        database.close()
+
+    def check(self, folder: Path, calm: Path, code: int, stderr: str) -> None:
+        assert code == 0, stderr
+        with closing(open_labels(folder / "labels.db")) as database:
+            rows = database.execute("SELECT id FROM draws").fetchall()
+        assert [tuple(row) for row in rows] == [(number,) for number in range(4)]
+
+    @staticmethod
+    def _add(database: sqlite3.Connection, number: int) -> None:
+        try:
+            with transaction(database):
+                row = (number, 0, "", 0, "", 0, 0, 0, 0, "")
+                database.execute(f"INSERT INTO draws VALUES ({', '.join('?' * 10)})", row)
+        except sqlite3.Error as error:
+            msg = f"{error}."
+            raise StateError(msg) from error
 
 
 class Commands:
@@ -235,7 +270,16 @@ def report(walked: Walked) -> str:
 
 @pytest.mark.parametrize(
     ("scenario", "calls"),
-    [(Library, 80), (Run, 80), (Forget, 5), (Rebuild, 20), (Export, 5), (Import, 20), (Others, 15)],
+    [
+        (Library, 80),
+        (Labels, 20),
+        (Run, 80),
+        (Forget, 5),
+        (Rebuild, 20),
+        (Export, 5),
+        (Import, 20),
+        (Others, 15),
+    ],
 )
 def test_what_failed_can_be_done_again(scenario: type, calls: int) -> None:
     walked = walk(f"{__name__}:{scenario.__name__}")
