@@ -91,6 +91,19 @@ class _Group(click.Group):
         command: click.Command = getattr(module, _COMMANDS[cmd_name])
         return command
 
+    def main(self, *args: Any, **extra: Any) -> Any:
+        """Run a command, or show its help."""
+        try:
+            return super().main(*args, **extra)
+        except OSError as error:
+            if error.errno not in _DISK_ERRORS:
+                raise
+            forget_standard_output()
+            name = error.filename or "Standard output, or a temporary file,"
+            msg = f"{name} cannot be written: {error.strerror}. Make room, or write elsewhere."
+            click.echo(f"Error: {msg}", err=True)
+            sys.exit(1)
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command."""
         try:
@@ -101,14 +114,6 @@ class _Group(click.Group):
         except BrokenPipeError:
             forget_standard_output()
             ctx.exit(0)
-        except OSError as error:
-            if error.errno not in _DISK_ERRORS:
-                raise
-            forget_standard_output()
-            name = error.filename or "Standard output, or a temporary file,"
-            msg = f"{name} cannot be written: {error.strerror}. Make room, or write elsewhere."
-            click.echo(f"Error: {msg}", err=True)
-            ctx.exit(1)
         except KeyboardInterrupt:
             ctx.exit(130)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import io
 import os
@@ -188,6 +189,8 @@ def open_output(path: Path) -> Iterator[Output]:
     """
     with _writing(path), ExitStack() as stack:
         if path == STANDARD:
+            if sys.stdout is None:  # it was closed before the program began
+                raise OSError(errno.EBADF, "it is closed")
             yield Output(path, sys.stdout.buffer)
             sys.stdout.buffer.flush()
         elif path.exists() and not path.is_file():  # a pipe or a device cannot be replaced
@@ -200,7 +203,8 @@ def open_output(path: Path) -> Iterator[Output]:
 
 def forget_standard_output() -> None:
     """Keep the interpreter from complaining at its end that a closed pipe cannot be written."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if sys.stdout is not None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 @contextmanager

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from functools import partial
@@ -29,6 +31,8 @@ from tests.services import faulty_disk
 from tests.services.faulty_disk import Walked, walk
 
 Result = TypeVar("Result")
+
+PROGRAM = "from stream_dedup.cli.main import main; main()"
 
 #: Small rows, so that there are few calls; everything that changes a state file happens.
 SETTINGS = Settings(
@@ -259,6 +263,51 @@ class Others(Commands):
     )
     given = (("generate", "--documents", "20", "-o", "documents.jsonl"),)
     written = ("frequencies", "boilerplate", "planned.toml", "generated.jsonl.zst", "pairs.jsonl")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("run", "in.jsonl"),
+        ("run", "in.jsonl", "-o", "out", "--json"),
+        ("settings",),
+        ("run", "--help"),
+        ("--version",),
+    ],
+    ids=" ".join,
+)
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_full_standard_output_ends_a_command_with_a_sentence(
+    tmp_path: Path, command: Sequence[str], unbuffered: str
+) -> None:
+    (tmp_path / "in.jsonl").write_bytes(b'{"text": "one two three"}\n' * 9000)
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", PROGRAM, *command],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
+            stdout=full,
+            stderr=subprocess.PIPE,
+            timeout=60,
+            check=False,
+        )
+
+    assert done.returncode in {1, 65}
+    *_, reported = done.stderr.decode().splitlines()
+    assert "cannot be written: No space left on device." in reported
+    assert b"Traceback" not in done.stderr
+
+
+def test_a_closed_standard_output_ends_a_run_with_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "in.jsonl").write_bytes(b'{"text": "one two three"}\n')
+    command = f"exec {sys.executable} -c '{PROGRAM}' run in.jsonl >&-"
+
+    done = subprocess.run(
+        ["sh", "-c", command], cwd=tmp_path, stderr=subprocess.PIPE, timeout=60, check=False
+    )
+
+    assert done.returncode == 65
+    assert done.stderr.startswith(b"Error: Standard output cannot be written: it is closed.")
 
 
 def report(walked: Walked) -> str:
