@@ -153,7 +153,7 @@ def stage_shares(source: Path, output: Path, method: Method) -> list[float]:
             clocks.on(deduplicator, prepare="decide", decisions="decide"),
         ):
             began = time.perf_counter()
-            job.annotate(clocks.each("read", read_chunks(source, 0, lambda _read: None)))
+            job.annotate(clocks.each("read", read_chunks(source, 0, 1 << 30, lambda _read: None)))
             total = time.perf_counter() - began
     # It happens while documents are prepared; what is left is to name them and to decide.
     clocks.seconds["decide"] -= clocks.seconds["fingerprint"]

@@ -135,8 +135,8 @@ class Settings(ReviewSettings, ConnectionSettings, MatchingSettings, SecretSetti
     )
     max_document_bytes: int = _setting(
         900_000,
-        "kafka",
-        "Largest message value; a larger one goes to the dead-letter topic.",
+        "input",
+        "Largest message value, or document of a file; a larger one goes to the dead letters.",
         ge=1_000,
         le=100_000_000,
     )

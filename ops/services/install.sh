@@ -23,6 +23,8 @@ missing_packages() {
     has prometheus && has promtool || echo prometheus
     has java || echo default-jre-headless
     has mvn || echo maven
+    # A disk that fails is a small library that the tests compile (tests/services/faulty_disk.c).
+    has cc || echo gcc libc6-dev
     [ -x "$toxiproxy/server" ] || has go || echo golang-go
     # The review page is tested in a browser, with texts in many scripts.
     has chromium || has google-chrome || echo chromium fonts-noto-core fonts-noto-cjk fonts-noto-color-emoji

@@ -14,7 +14,7 @@ from stream_dedup.index.audit import Audit, audit
 from stream_dedup.index.audit_decisions import Published
 from stream_dedup.settings import Settings
 from stream_dedup.stream.files import Line, read_lines
-from stream_dedup.stream.lines import JsonLines
+from stream_dedup.stream.lines import JsonLines, line_bytes
 from stream_dedup.stream.poison import Poison
 from stream_dedup.types import Decision, Status
 
@@ -81,7 +81,7 @@ def read_published(paths: Sequence[Path], settings: Settings) -> Iterator[Publis
     """
     lines = JsonLines(settings)
     for path in paths:
-        for line in read_lines(path, 0, lambda _read: None):
+        for line in read_lines(path, 0, line_bytes(settings)):
             yield _published(line, lines)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from contextlib import closing
 from itertools import islice
 from pathlib import Path
@@ -18,8 +17,8 @@ from stream_dedup.errors import InputError
 from stream_dedup.explain import LISTED, Comparison, Sighting, compare, look_up
 from stream_dedup.query import open_index
 from stream_dedup.settings import Settings
-from stream_dedup.stream.files import STANDARD, read_lines
-from stream_dedup.stream.lines import JsonLines
+from stream_dedup.stream.files import read_lines, read_text
+from stream_dedup.stream.lines import JsonLines, line_bytes
 from stream_dedup.stream.poison import Poison
 from stream_dedup.types import Document
 
@@ -98,16 +97,14 @@ def _read(name: str, settings: Settings) -> Document:
     if match and not Path(name).exists():
         return _read_line(Path(match[1]), int(match[2]), settings)
     try:
-        if Path(name) == STANDARD:
-            return Document(name, sys.stdin.buffer.read().decode())
-        return Document(name, Path(name).read_bytes().decode())
+        return Document(name, read_text(Path(name), settings.max_document_bytes))
     except (OSError, UnicodeDecodeError) as error:
         msg = f"{name} cannot be read: {error}. Name a UTF-8 text file, or FILE:LINE."
         raise InputError(msg) from error
 
 
 def _read_line(path: Path, number: int, settings: Settings) -> Document:
-    lines = read_lines(path, 0, lambda _read: None)
+    lines = read_lines(path, 0, line_bytes(settings))
     wanted = f"{path.name}:{number}"
     line = next((line for line in islice(lines, number) if line.name == wanted), None)
     if line is None:

@@ -21,6 +21,8 @@ from stream_dedup.types import DocumentId, ids_meant_by
 
 #: Ids forgotten together.
 _IDS = 10_000
+#: Characters of a line that names one.
+_LINE_CHARACTERS = 1 << 20
 
 _EPILOG = """\b
 Examples:
@@ -100,8 +102,12 @@ def forget_command(
 def _given(ids: Sequence[str]) -> Iterator[str]:
     for one in ids:
         if one == "-":
-            lines = (line.strip() for line in sys.stdin)
-            yield from (line for line in lines if line)
+            while line := sys.stdin.readline(_LINE_CHARACTERS):
+                if len(line) == _LINE_CHARACTERS:
+                    msg = f"The line that begins with {line[:20]!r} is too long to be an id."
+                    raise InputError(f"{msg} Give an id a line.")
+                if not line.isspace():
+                    yield line.strip()
         else:
             yield one
 

@@ -14,7 +14,7 @@ from stream_dedup.cli.options import inputs_argument, settings_options
 from stream_dedup.errors import InputError
 from stream_dedup.settings import Settings
 from stream_dedup.stream.files import Line, open_output, read_lines
-from stream_dedup.stream.lines import JsonLines
+from stream_dedup.stream.lines import JsonLines, line_bytes
 from stream_dedup.stream.poison import Poison
 from stream_dedup.text.boilerplate import Boilerplate
 from stream_dedup.text.learn import BoilerplateLearner
@@ -93,7 +93,7 @@ def boilerplate(
     """
     with tempfile.TemporaryDirectory(prefix="stream-dedup-") as folder:
         learner = BoilerplateLearner(settings, Path(folder))
-        read = _read(documents, JsonLines(settings))
+        read = _read(documents, settings)
         while batch := list(islice(read, _BATCH)):
             learner.add(batch)
         learned = learner.learn(min_documents, min_share)
@@ -105,9 +105,10 @@ def boilerplate(
     click.echo(msgspec.json.encode(found) if as_json else _sentences(found, learned))
 
 
-def _read(paths: Iterable[Path], lines: JsonLines) -> Iterator[Document]:
+def _read(paths: Iterable[Path], settings: Settings) -> Iterator[Document]:
+    lines = JsonLines(settings)
     for path in paths:
-        for line in read_lines(path, 0, lambda _read: None):
+        for line in read_lines(path, 0, line_bytes(settings)):
             yield _decode(line, lines)
 
 

@@ -16,7 +16,7 @@ from stream_dedup.fingerprint.hashing import frequencies_origin
 from stream_dedup.fingerprint.weights import distinct
 from stream_dedup.settings import Settings
 from stream_dedup.stream.files import read_lines
-from stream_dedup.stream.lines import JsonLines
+from stream_dedup.stream.lines import JsonLines, line_bytes
 from stream_dedup.stream.poison import Poison
 from stream_dedup.types import Document, Method
 
@@ -143,7 +143,7 @@ def _batches(
     documents: list[Document] = []
     skipped = 0
     for path in inputs:
-        for line in read_lines(path, 0, lambda _read: None):
+        for line in read_lines(path, 0, line_bytes(settings)):
             try:
                 documents.append(lines.decode(line))
             except Poison as poison:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 from importlib import import_module
 from typing import Any
@@ -68,6 +69,8 @@ _COMMANDS = {
 }
 #: The modules of commands whose names cannot be imported.
 _MODULES = {"dead-letters": "dead_letters", "import": "export"}
+#: What writing to a disk meets, and no command can do anything about.
+_DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG}
 
 
 class _Group(click.Group):
@@ -87,6 +90,19 @@ class _Group(click.Group):
         module = import_module(f"stream_dedup.cli.{_MODULES.get(cmd_name, cmd_name)}")
         command: click.Command = getattr(module, _COMMANDS[cmd_name])
         return command
+
+    def main(self, *args: Any, **extra: Any) -> Any:
+        """Run a command, or show its help."""
+        try:
+            return super().main(*args, **extra)
+        except OSError as error:
+            if error.errno not in _DISK_ERRORS:
+                raise
+            forget_standard_output()
+            name = error.filename or "Standard output, or a temporary file,"
+            msg = f"{name} cannot be written: {error.strerror}. Make room, or write elsewhere."
+            click.echo(f"Error: {msg}", err=True)
+            sys.exit(1)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command."""

@@ -17,6 +17,7 @@ from annotated_types import Ge, Gt, Le, Lt
 from pydantic.fields import FieldInfo
 
 from stream_dedup.errors import SettingsError
+from stream_dedup.replacing import replacing
 from stream_dedup.secret_settings import is_secret
 from stream_dedup.setting_types import parse_duration
 from stream_dedup.settings import ENV_PREFIX, Settings, group_of
@@ -59,8 +60,8 @@ def write_settings(path: Path, comments: Sequence[str], values: Mapping[str, Any
     lines = [f"# {comment}" for comment in comments]
     lines += [f"{name} = {msgspec.json.encode(value).decode()}" for name, value in values.items()]
     try:
-        with path.open("x") as file:
-            file.write("\n".join(lines) + "\n")
+        with replacing(path, new=True) as partial:
+            partial.write_text("\n".join(lines) + "\n")
     except OSError as error:
         msg = f"{path} cannot be written: {error.strerror}. Name a new file with --write."
         raise SettingsError(msg) from error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from contextlib import closing
 from itertools import islice
@@ -14,8 +13,8 @@ from stream_dedup.cli.options import settings_options
 from stream_dedup.errors import InputError
 from stream_dedup.query import Answer, Query, Question, Standing, open_index
 from stream_dedup.settings import Settings
-from stream_dedup.stream.files import STANDARD, read_lines
-from stream_dedup.stream.lines import JsonLines, TextLines
+from stream_dedup.stream.files import STANDARD, read_lines, read_text
+from stream_dedup.stream.lines import JsonLines, TextLines, line_bytes
 from stream_dedup.stream.poison import Poison
 from stream_dedup.stream.stages import LineFormat
 from stream_dedup.types import Document
@@ -86,8 +85,8 @@ def query(
     if (text is None) == (file is None):
         msg = "Give a text, - for standard input, or documents with --file."
         raise click.UsageError(msg)
-    lines: LineFormat = TextLines() if line_format == "text" else JsonLines(settings)
-    documents = _one(text or "") if file is None else _all(file, lines)
+    lines: LineFormat = TextLines(settings) if line_format == "text" else JsonLines(settings)
+    documents = _one(text or "", settings) if file is None else _all(file, lines, settings)
     questions = (
         Question(document, document.id if file is not None else None, explain)
         for document in documents
@@ -102,19 +101,19 @@ def query(
     context.exit(0 if known else 1)
 
 
-def _one(text: str) -> Iterator[Document]:
+def _one(text: str, settings: Settings) -> Iterator[Document]:
     if text != str(STANDARD):
         yield Document("", text)
         return
     try:
-        yield Document("", sys.stdin.buffer.read().decode())
-    except UnicodeDecodeError as error:
+        yield Document("", read_text(STANDARD, settings.max_document_bytes))
+    except (OSError, UnicodeDecodeError) as error:
         msg = f"Standard input cannot be read: {error}. Send text in UTF-8."
         raise InputError(msg) from error
 
 
-def _all(path: Path, lines: LineFormat) -> Iterator[Document]:
-    for line in read_lines(path, 0, lambda _read: None):
+def _all(path: Path, lines: LineFormat, settings: Settings) -> Iterator[Document]:
+    for line in read_lines(path, 0, line_bytes(settings)):
         try:
             yield lines.decode(line)
         except Poison as poison:

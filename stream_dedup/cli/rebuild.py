@@ -15,6 +15,8 @@ from stream_dedup.deduplicator import Deduplicator
 from stream_dedup.errors import StateError
 from stream_dedup.index.rebuilding import Rebuilding, RedisRebuilding
 from stream_dedup.index.redis import RedisIndex
+from stream_dedup.index.state import new_state_file
+from stream_dedup.replacing import remedy
 from stream_dedup.settings import Settings
 from stream_dedup.stream.handover import take_topic
 from stream_dedup.stream.rebuild import Rebuild, Rebuilt
@@ -114,23 +116,17 @@ def new_state(path: Path) -> Iterator[Path]:
     """Give a state file to write, which gets its name at the end if all goes well.
 
     Raises:
-        StateError: there is one already.
+        StateError: there is one already, or it cannot be written.
     """
-    if path.exists():
-        msg = f"{path} is there already. Name a new file, or remove that one."
-        raise StateError(msg)
-    partial = path.with_name(path.name + ".partial")
-    _remove(partial)
     try:
-        yield partial
-        partial.replace(path)
-    finally:
-        _remove(partial)
-
-
-def _remove(path: Path) -> None:
-    for suffix in ("", "-wal", "-shm"):
-        path.with_name(path.name + suffix).unlink(missing_ok=True)
+        with new_state_file(path) as partial:
+            yield partial
+    except FileExistsError as error:
+        msg = f"{path} is there already. Name a new file, or remove that one."
+        raise StateError(msg) from error
+    except OSError as error:
+        msg = f"{path} cannot be made: {error.strerror or error}. {remedy(error)}"
+        raise StateError(msg) from error
 
 
 def _tell_caught_up(settings: Settings) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
@@ -21,7 +21,7 @@ from stream_dedup.settings import Settings
 from stream_dedup.stream.collector import calm
 from stream_dedup.stream.embedded import Here, Pool, Run, Summary
 from stream_dedup.stream.files import CHUNK_LINES, STANDARD, Chunk, open_output, read_chunks
-from stream_dedup.stream.lines import JsonLines, TextLines
+from stream_dedup.stream.lines import JsonLines, TextLines, line_bytes
 from stream_dedup.stream.stages import LineFormat, LineStages
 
 _EPILOG = """\b
@@ -126,9 +126,15 @@ def run(
     if redis and (state is not None or shadow_state is not None):
         msg = "--state and --redis name two places for the originals. Name one."
         raise click.UsageError(msg)
-    if dead_letters is not None and dead_letters.resolve() == output.resolve():
-        msg = "--output and --dead-letters name the same file. Name two."
-        raise click.UsageError(msg)
+    _refuse_the_same(
+        {
+            "--output": output,
+            "--dead-letters": dead_letters,
+            "--state": state,
+            "--shadow-state": shadow_state,
+            "--shadow-samples": shadow_samples,
+        }
+    )
     shadow = ShadowRun.of(settings, shadow_state, shadow_samples, in_redis=redis)
     aside = dead_letters is not None
     beside = None if shadow is None else shadow.settings
@@ -147,7 +153,7 @@ def run(
         job = Run(deduplicator.index, pool, write, set_aside, settings, shadow=second)
         progress = stack.enter_context(_progress(inputs, shown=not quiet and sys.stderr.isatty()))
         calm(CHUNK_LINES)
-        job.annotate(_all_chunks(inputs, progress))
+        job.annotate(_all_chunks(inputs, line_bytes(settings), progress))
         summary = job.summary(deduplicator.configuration)
     told, sentences = msgspec.structs.asdict(summary), _sentences(summary)
     if shadow is not None:
@@ -157,6 +163,15 @@ def run(
         click.echo(msgspec.json.encode(told), err=output == STANDARD)
     elif not quiet:
         click.echo(sentences, err=True)
+
+
+def _refuse_the_same(written: Mapping[str, Path | None]) -> None:
+    """Refuse to write two things into one file, of which one would be lost."""
+    flags: dict[Path, str] = {}
+    for flag, path in written.items():
+        if path is not None and (other := flags.setdefault(path.resolve(), flag)) != flag:
+            msg = f"{other} and {flag} name the same file. Name two."
+            raise click.UsageError(msg)
 
 
 def _open(settings: Settings, state: Path | None, *, redis: bool) -> Deduplicator:
@@ -178,7 +193,8 @@ def _open(settings: Settings, state: Path | None, *, redis: bool) -> Deduplicato
 def _stages(
     settings: Settings, line_format: str, *, set_aside: bool, shadow: Settings | None = None
 ) -> LineStages:
-    lines: LineFormat = TextLines() if line_format == "text" else JsonLines(settings)
+    is_text = line_format == "text"
+    lines: LineFormat = TextLines(settings) if is_text else JsonLines(settings, room=0)
     beside = None if shadow is None else Stages(shadow)
     return LineStages(Stages(settings), lines, set_aside=set_aside, shadow=beside)
 
@@ -197,12 +213,15 @@ def _cores() -> int:
     return os.cpu_count() or 1
 
 
-def _all_chunks(inputs: tuple[Path, ...], progress: Callable[[int], None]) -> Iterator[Chunk]:
+def _all_chunks(
+    inputs: tuple[Path, ...], most: int, progress: Callable[[int], None]
+) -> Iterator[Chunk]:
     occurrences: Counter[Path] = Counter()
     done = 0
     for path in inputs:
         resolved = path if path == STANDARD else path.resolve()
-        yield from read_chunks(path, occurrences[resolved], partial(_advance, progress, done))
+        advance = partial(_advance, progress, done)
+        yield from read_chunks(path, occurrences[resolved], most, advance)
         occurrences[resolved] += 1
         done += 0 if path == STANDARD else path.stat().st_size
 

@@ -16,6 +16,7 @@ from stream_dedup.settings_sources import load_shadow
 from stream_dedup.shadow import Comparison, Difference, Sample, with_texts
 from stream_dedup.stream.decoding import Decoder
 from stream_dedup.stream.files import STANDARD, open_output, read_lines
+from stream_dedup.stream.lines import line_bytes
 from stream_dedup.stream.poison import Poison
 from stream_dedup.stream.stages import LineStages
 from stream_dedup.types import Document, DocumentId, Status
@@ -218,7 +219,7 @@ def _documents(inputs: Iterable[Path], stages: LineStages) -> Iterator[Document]
     for path in inputs:
         if path == STANDARD:
             continue
-        for line in read_lines(path, 0, lambda _read: None):
+        for line in read_lines(path, 0, line_bytes(stages.stages.settings)):
             try:
                 yield stages.lines.decode(line)
             except Poison:

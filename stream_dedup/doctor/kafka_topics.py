@@ -19,12 +19,11 @@ from stream_dedup.doctor.kafka_facts import KafkaFacts, Role, retention_of, valu
 from stream_dedup.doctor.words import ALLOW, allow, kafka_command, needed, set_topic, span
 from stream_dedup.doctor.words import readable_bytes as size
 from stream_dedup.settings import Settings
+from stream_dedup.stream.decoding import ANNOTATION_BYTES
 from stream_dedup.stream.kafka_limits import FETCH_MAX_BYTES, PRODUCE_BATCH_BYTES
 
 #: Partitions of a topic in the command that creates it, unless the input topic tells.
 DEFAULT_PARTITIONS = 12
-#: Bytes that key, headers and annotation take beside a value, with much to spare.
-ANNOTATION_BYTES = 64 * 1024
 #: An input that is kept for less is lost over a stop that nobody attends to at once.
 SHORTEST_RETENTION = 86400.0
 #: Where documents are published, with all that they came with.

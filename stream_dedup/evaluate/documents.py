@@ -14,7 +14,7 @@ from stream_dedup.errors import InputError
 from stream_dedup.evaluate.sets import Rows
 from stream_dedup.settings import Settings
 from stream_dedup.stream.files import STANDARD, read_lines
-from stream_dedup.stream.lines import JsonLines
+from stream_dedup.stream.lines import JsonLines, line_bytes
 from stream_dedup.stream.poison import Poison
 from stream_dedup.types import Document
 
@@ -88,7 +88,7 @@ def read_corpus(
     fields = [group_field] if group_field else [*GROUP_FIELDS] if groups else []
     for path, occurrence in _occurrences(paths):
         decode = JsonLines(settings).decode
-        for line in read_lines(path, occurrence, lambda _read: None):
+        for line in read_lines(path, occurrence, line_bytes(settings)):
             try:
                 documents.append(decode(line))
             except Poison as poison:

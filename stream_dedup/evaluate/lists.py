@@ -21,6 +21,8 @@ from stream_dedup.types import DocumentId
 _LABELS = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
 _THRESHOLD = re.compile(rb"threshold=([0-9.]+)")
 _HEADER = b"id\t"
+#: Most bytes of a line, which may have the texts of two documents.
+_MOST_BYTES = 1 << 26
 _UNFIT = re.compile(r"[\t\r\n]|^#")
 
 
@@ -149,7 +151,10 @@ def _check_threshold(path: Path, comment: bytes, threshold: float) -> None:
 def _data_lines(
     path: Path, comment: Callable[[bytes], object] = lambda _comment: None
 ) -> Iterator[Line]:
-    for line in read_lines(path, 0, lambda _read: None):
+    for line in read_lines(path, 0, _MOST_BYTES):
+        if len(line.value) > _MOST_BYTES:
+            msg = f"{line.name} has more than {_MOST_BYTES} bytes. Shorten the line."
+            raise InputError(msg)
         if line.value.startswith(b"#"):
             comment(line.value)
         elif not line.value.startswith(_HEADER):

@@ -15,6 +15,7 @@ import numpy as np
 from stream_dedup.errors import InputError, SettingsError
 from stream_dedup.evaluate.curves import Histogram, SCurve
 from stream_dedup.evaluate.sweep import Point
+from stream_dedup.replacing import replacing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -217,7 +218,8 @@ def save(pictures: Sequence[Picture], folder: Path) -> list[Path]:
             path = folder / f"{picture.name}.png"
             try:
                 folder.mkdir(parents=True, exist_ok=True)
-                figure.savefig(path, dpi=_DPI, facecolor="white")
+                with replacing(path) as partial:
+                    figure.savefig(partial, format="png", dpi=_DPI, facecolor="white")
             except OSError as error:
                 msg = f"{path} cannot be written: {error.strerror}. Name another folder."
                 raise InputError(msg) from error

@@ -13,7 +13,6 @@ rounded to eighths of a bit: a weight of 8 if all documents have it, and 248 if 
 from __future__ import annotations
 
 import hashlib
-import os
 from decimal import ROUND_FLOOR, Context, Decimal
 from functools import cached_property
 from pathlib import Path
@@ -25,6 +24,7 @@ import numpy.typing as npt
 import zstandard
 
 from stream_dedup.errors import InputError, SettingsError
+from stream_dedup.replacing import remedy, replacing
 from stream_dedup.text.sealed import seal, unseal
 from stream_dedup.text.shingles import Hashes
 
@@ -160,15 +160,11 @@ class Frequencies:
                 counts=counts,
             )
         )
-        partial = path.with_name(f"{path.name}.partial")
         try:
-            with partial.open("wb") as file:
-                file.write(seal(content))
-                file.flush()
-                os.fsync(file.fileno())
-            partial.replace(path)
+            with replacing(path) as partial:
+                partial.write_bytes(seal(content))
         except OSError as error:
-            msg = f"{path} cannot be written: {error.strerror}. Make room, or name another file."
+            msg = f"{path} cannot be written: {error.strerror}. {remedy(error)}"
             raise InputError(msg) from error
 
 

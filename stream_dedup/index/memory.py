@@ -81,20 +81,21 @@ class MemoryIndex(Registry):
         """Decide a batch in order (see ``Index.claim``)."""
         if not len(batch):
             return []
-        if not self._begun:
-            self._begin(f"{batch.identities[0]:016x}{batch.prints.digests[0].hex()}")
-        self._pass(batch)
         decided: list[Attachment | None] = []
-        registered: list[IndexBatch] = []
-        renewals: list[Renewal] = []
-        for start in range(0, len(batch), STEP):
-            claimed = self._claim_step(batch.rows(range(start, start + STEP)))
-            decided += claimed.attachments
-            if len(claimed.registered):
-                registered.append(claimed.registered)
-            if self._renews:
-                renewals.append(claimed.renewal)
-        self._keep(registered, renewals)
+        with self._changing():
+            if not self._begun:
+                self._begin(f"{batch.identities[0]:016x}{batch.prints.digests[0].hex()}")
+            self._pass(batch)
+            registered: list[IndexBatch] = []
+            renewals: list[Renewal] = []
+            for start in range(0, len(batch), STEP):
+                claimed = self._claim_step(batch.rows(range(start, start + STEP)))
+                decided += claimed.attachments
+                if len(claimed.registered):
+                    registered.append(claimed.registered)
+                if self._renews:
+                    renewals.append(claimed.renewal)
+            self._keep(registered, renewals)
         return decided
 
     def look_up(self, batch: IndexBatch) -> list[Attachment | None]:
@@ -103,6 +104,7 @@ class MemoryIndex(Registry):
 
     def candidates(self, batch: IndexBatch) -> Candidates:
         """Return the originals that share a table key (see ``LookUp.candidates``)."""
+        self._reread()
         rows = np.flatnonzero(~batch.prints.empty)
         keys = entry_keys(batch.prints.keys[rows])
         positions, found = self._tables.find(keys.reshape(-1))
@@ -115,14 +117,16 @@ class MemoryIndex(Registry):
         """Register documents that are known to be originals (see ``Index.register``)."""
         if not len(batch):
             return
-        if not self._begun:
-            self._begin(None)
-        self._pass(batch)
-        self._register(batch)
-        self._keep([batch], [])
+        with self._changing():
+            if not self._begun:
+                self._begin(None)
+            self._pass(batch)
+            self._register(batch)
+            self._keep([batch], [])
 
     def read_originals(self) -> Iterator[IndexBatch]:
         """Yield all originals, in order of registration, some at a time."""
+        self._reread()
         rows = len(self.originals)
         keys = self._tables.keys.reshape(rows, -1) if rows else self._tables.keys
         for start in range(0, rows, _READ):

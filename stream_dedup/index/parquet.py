@@ -32,9 +32,14 @@ from stream_dedup.fingerprint.fingerprinter import Fingerprinter, Fingerprints
 from stream_dedup.index.base import IndexBatch, duplicate_id
 from stream_dedup.index.description import describe, sentence
 from stream_dedup.index.state_rows import pack
+from stream_dedup.replacing import remedy, replacing
 
 #: Originals of one row group: what is in memory at a time.
 ROWS = 16_384
+#: Bytes of their evidence from which on it has fewer.
+_EVIDENCE_BYTES = 64 << 20
+#: What a row group may have that is read: many times what is written, also by earlier versions.
+_MOST_ROWS, _MOST_BYTES = 8 * ROWS, 2 << 30
 
 _CONFIGURATION = b"stream_dedup.configuration"
 _SETTINGS = b"stream_dedup.settings"
@@ -52,9 +57,12 @@ def write_originals(path: Path, batches: Iterable[IndexBatch], fingerprinter: Fi
     """
     schema, count = _schema(fingerprinter), 0
     hashes: list[str] = []
-    partial = path.with_name(path.name + ".partial")
     try:
-        with pq.ParquetWriter(partial, schema, compression="zstd") as writer:
+        with (
+            replacing(path) as partial,
+            partial.open("wb") as file,
+            pq.ParquetWriter(file, schema, compression="zstd") as writer,
+        ):
             for some in _groups(batches):
                 columns = [_columns(batch) for batch in some]
                 parts = [pa.table(one, schema=schema) for one in columns]
@@ -63,12 +71,9 @@ def write_originals(path: Path, batches: Iterable[IndexBatch], fingerprinter: Fi
                 count += len(table)
                 hashes.append(_hash(_batch(table, fingerprinter)))
             writer.add_key_value_metadata({_GROUPS: ",".join(hashes).encode()})
-        partial.replace(path)
     except OSError as error:
-        msg = f"{path} cannot be written: {error}. Make room, or name another file."
+        msg = f"{path} cannot be written: {error}. {remedy(error)}"
         raise InputError(msg) from error
-    finally:
-        partial.unlink(missing_ok=True)
     return count
 
 
@@ -84,6 +89,7 @@ def read_originals(path: Path, fingerprinter: Fingerprinter) -> Iterator[IndexBa
             _check(path, file.schema_arrow, fingerprinter)
             hashes = _hashes(file)
             for number in range(file.num_row_groups):
+                _check_size(file.metadata.row_group(number))
                 batch = _batch(file.read_row_group(number), fingerprinter)
                 if hashes is not None and _hash(batch) != hashes[number]:
                     raise _damaged(path)
@@ -91,6 +97,17 @@ def read_originals(path: Path, fingerprinter: Fingerprinter) -> Iterator[IndexBa
     except (OSError, pa.ArrowException, ValueError, MemoryError) as error:
         msg = f"{path} cannot be read: {error}. Name a file that stream-dedup export wrote."
         raise InputError(msg) from error
+
+
+def _check_size(group: Any) -> None:
+    """See that a row group unpacks to no more than memory holds.
+
+    Raises:
+        ValueError: it does.
+    """
+    if group.num_rows > _MOST_ROWS or group.total_byte_size > _MOST_BYTES:
+        msg = "it unpacks to more than an export does"
+        raise ValueError(msg)
 
 
 def _hash(batch: IndexBatch) -> str:
@@ -162,13 +179,14 @@ def _check(path: Path, schema: Any, fingerprinter: Fingerprinter) -> None:
 def _groups(batches: Iterable[IndexBatch]) -> Iterator[list[IndexBatch]]:
     """Put batches together into row groups."""
     group: list[IndexBatch] = []
-    rows = 0
+    rows = size = 0
     for batch in batches:
         group.append(batch)
         rows += len(batch)
-        if rows >= ROWS:
+        size += sum(map(len, batch.prints.payloads))
+        if rows >= ROWS or size >= _EVIDENCE_BYTES:
             yield group
-            group, rows = [], 0
+            group, rows, size = [], 0, 0
     if group:
         yield group
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import numpy as np
@@ -60,6 +61,8 @@ class Registry:
         self._state = state
         self._resumes = resumes
         self._begun = False
+        #: Whether memory and file may differ, because a change of the file failed.
+        self._differs = False
         #: The largest event time of this process's own documents: what was registered in earlier
         #: runs says nothing of when the documents of this one are over.
         self._reached = NEVER
@@ -69,6 +72,7 @@ class Registry:
 
     def __len__(self) -> int:
         """Return the number of originals."""
+        self._reread()
         return int(np.count_nonzero(self.originals.alive))
 
     @property
@@ -78,6 +82,7 @@ class Registry:
 
     def named(self, ids: Sequence[DocumentId]) -> list[list[Registered]]:
         """Return the originals with these ids (see ``Index.named``)."""
+        self._reread()
         rows, numbers = self._find_named(ids)
         found: list[list[Registered]] = [[] for _ in ids]
         for row, number in zip(rows.tolist(), numbers.tolist(), strict=True):
@@ -88,33 +93,35 @@ class Registry:
         self, ids: Sequence[DocumentId], digests: Sequence[bytes] | None = None
     ) -> list[int]:
         """Remove the originals with these ids (see ``Index.forget``)."""
-        if not self._begun and ids:
-            self._begin(f"forget:{xxhash.xxh3_64_hexdigest(self._id_keys(ids).tobytes())}")
-        rows, numbers = self._find_named(ids)
-        if digests is not None and len(rows):
-            wanted = np.frombuffer(b"".join(digests), "<u8").reshape(-1, 2)
-            same = (wanted[rows] == self.originals.digests[numbers]).all(axis=1)
-            rows, numbers = rows[same], numbers[same]
-        numbers, first = np.unique(numbers, return_index=True)  # an id may be named twice
-        rows = rows[first]
-        self.originals.forget(numbers)
-        for table in self._all_tables():
-            table.hide(numbers)
-        if self._state is not None and len(rows):
-            gone = np.unique(rows).tolist()
-            texts = None if digests is None else [digests[row] for row in gone]
-            self._state.forget([ids[row] for row in gone], texts)
+        with self._changing():
+            if not self._begun and ids:
+                self._begin(f"forget:{xxhash.xxh3_64_hexdigest(self._id_keys(ids).tobytes())}")
+            rows, numbers = self._find_named(ids)
+            if digests is not None and len(rows):
+                wanted = np.frombuffer(b"".join(digests), "<u8").reshape(-1, 2)
+                same = (wanted[rows] == self.originals.digests[numbers]).all(axis=1)
+                rows, numbers = rows[same], numbers[same]
+            numbers, first = np.unique(numbers, return_index=True)  # an id may be named twice
+            rows = rows[first]
+            self.originals.forget(numbers)
+            for table in self._all_tables():
+                table.hide(numbers)
+            if self._state is not None and len(rows):
+                gone = np.unique(rows).tolist()
+                texts = None if digests is None else [digests[row] for row in gone]
+                self._state.forget([ids[row] for row in gone], texts)
         counts: list[int] = np.bincount(rows, minlength=len(ids)).tolist()
         return counts
 
     def sweep(self) -> Swept:
         """Remove what has expired or was forgotten (see ``Index.sweep``)."""
-        if not self._begun:
-            self._begin(None)
-        before = len(self.originals), len(self), self._entries()
-        expires_before = self._horizon.expires_before(self.watermark)
-        expired = self._expired(expires_before) & self.originals.alive
-        self._drop(self._expired(expires_before) | ~self.originals.alive, expires_before)
+        with self._changing():
+            if not self._begun:
+                self._begin(None)
+            before = len(self.originals), len(self), self._entries()
+            expires_before = self._horizon.expires_before(self.watermark)
+            expired = self._expired(expires_before) & self.originals.alive
+            self._drop(self._expired(expires_before) | ~self.originals.alive, expires_before)
         return Swept(
             expired=int(np.count_nonzero(expired)),
             claims=0,
@@ -154,6 +161,27 @@ class Registry:
             keys = renewal_keys(self.originals.identities, self.originals.digests)
             renewed = self._state.changes().renewed.of(keys, self.originals.times)
             self.originals.renew(np.arange(len(keys)), renewed)
+
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        """Change memory and file; when that fails, nothing of it has been done.
+
+        What is in memory by then is void: the file is read again when it is next needed.
+        """
+        self._reread()
+        reached, late = self._reached, self.late
+        try:
+            yield
+        except BaseException:
+            self._reached, self.late = reached, late
+            self._differs = self._state is not None
+            raise
+
+    def _reread(self) -> None:
+        """Read the file again if a change of it failed."""
+        if self._differs:
+            self._load()
+            self._differs = False
 
     def _begin(self, first: str | None) -> None:
         """Begin to write, at the first thing that is done; ``first`` names it."""

@@ -22,7 +22,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import msgspec
@@ -36,12 +36,15 @@ from stream_dedup.index.state_changes import Changes, forgetting, renewal_keys
 from stream_dedup.index.state_reading import Reading
 from stream_dedup.index.state_rows import pack, unpack
 from stream_dedup.index.state_seal import SEAL, Seal
+from stream_dedup.replacing import replacing
 from stream_dedup.types import DocumentId
 
 _FORMAT = "2"
 _UNSEALED = "1"
 #: All that a file may tell of itself.
 _TOLD = {"format", "configuration", "settings", "watermark", "session", SEAL}
+#: What SQLite reports when nothing can be written; of a quota it knows only that a write failed.
+_NO_ROOM = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE}
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
 CREATE TABLE IF NOT EXISTS originals (batch INTEGER PRIMARY KEY, columns BLOB NOT NULL) STRICT;
@@ -61,6 +64,33 @@ class Session(msgspec.Struct, frozen=True):
     first: str
     baseline: int
     watermark: float | None
+
+
+@contextmanager
+def new_state_file(path: Path) -> Iterator[Path]:
+    """Give a path to make a state file at, which gets its name at the end if all goes well.
+
+    Raises:
+        FileExistsError: there is one already.
+        OSError: it cannot be made, or another process is making it.
+    """
+    with replacing(path, new=True) as partial:
+        try:
+            yield partial
+            if _logs(partial)[0].exists():
+                msg = "its log could not be written to it"
+                raise OSError(msg)
+            # A log that outlived its file would be read as this one's.
+            for log in _logs(Path(os.path.realpath(path))):
+                log.unlink(missing_ok=True)
+        finally:
+            for log in _logs(partial):
+                log.unlink(missing_ok=True)
+
+
+def _logs(path: Path) -> list[Path]:
+    """Return the files that SQLite keeps beside its own."""
+    return [path.with_name(path.name + suffix) for suffix in ("-wal", "-shm", "-journal")]
 
 
 class StateFile:
@@ -168,27 +198,19 @@ class StateFile:
 
         During a session only its own originals go.
         """
-        baseline = 0 if self._session is None else self._session.baseline
         with self._transaction():
-            self._advance(watermark)
-            changes = self.changes()
-            query = "SELECT batch FROM originals WHERE batch > ? ORDER BY batch"
-            for (place,) in self._database.execute(query, [baseline]).fetchall():
-                self._purge_row(place, changes, expires_before)
-            kept = changes.kept(baseline, self._ids_until(baseline), expires_before)
-            self._remove("changes WHERE place > ?", baseline)
-            for place, change in kept:
-                self._write("changes", place, change)
-        with self._errors():
-            self._database.execute("PRAGMA incremental_vacuum").fetchall()
+            self._purge(watermark, expires_before)
 
     def finish(self, watermark: float, expires_before: float) -> None:
-        """End the session, and remove what had to stay for as long as it lasted."""
-        if self._session is not None:
-            with self._transaction():
+        """End the session, and remove what had to stay for as long as it lasted.
+
+        All or nothing: a session that has ended cannot be made again.
+        """
+        with self._transaction():
+            if self._session is not None:
                 self._session = None
                 self._write_session()
-        self.purge(watermark, expires_before)
+            self._purge(watermark, expires_before)
 
     def close(self) -> None:
         """Close the file."""
@@ -202,6 +224,19 @@ class StateFile:
         before = self._session.watermark
         self.watermark = NEVER if before is None else before
         self._write_meta("watermark", repr(self.watermark))
+
+    def _purge(self, watermark: float, expires_before: float) -> None:
+        baseline = 0 if self._session is None else self._session.baseline
+        self._advance(watermark)
+        changes = self.changes()
+        query = "SELECT batch FROM originals WHERE batch > ? ORDER BY batch"
+        for (place,) in self._database.execute(query, [baseline]).fetchall():
+            self._purge_row(place, changes, expires_before)
+        kept = changes.kept(baseline, self._ids_until(baseline), expires_before)
+        self._remove("changes WHERE place > ?", baseline)
+        for place, change in kept:
+            self._write("changes", place, change)
+        self._database.execute("PRAGMA incremental_vacuum").fetchall()
 
     def _purge_row(self, place: int, changes: Changes, expires_before: float) -> None:
         query = "SELECT columns FROM originals WHERE batch = ?"
@@ -293,15 +328,9 @@ class StateFile:
             made.executescript(_SCHEMA)
             made.executemany("INSERT INTO meta VALUES (?, ?)", meta.items())
             content = made.serialize()
-        partial = place.with_name(f"{place.name}.{os.getpid()}.partial")
-        try:
-            with partial.open("wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            partial.replace(place)
-        finally:
-            partial.unlink(missing_ok=True)
+        # Who comes second finds the file that the first one made, which is locked or not.
+        with suppress(FileExistsError), new_state_file(place) as partial:
+            partial.write_bytes(content)
 
     def _lock(self) -> None:
         """Lock the file and see that it has all tables."""
@@ -363,17 +392,24 @@ class StateFile:
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
+        """Change the file, and what is known of it here, or neither.
+
+        In WAL mode a full disk is often noticed at COMMIT, and the transaction may be over then.
+        """
         with self._errors():
-            meta, rows = dict(self._meta), self._seal.rows
-            self._database.execute("BEGIN IMMEDIATE")
+            seal, known = Seal(self._seal.rows), (dict(self._meta), self.watermark)
+            session, place = self._session, self._place
             try:
+                self._database.execute("BEGIN IMMEDIATE")
                 yield
                 self._write_meta(SEAL, self._seal.over(self._meta))
+                self._database.execute("COMMIT")
             except BaseException:
-                self._meta, self._seal = meta, Seal(rows)
-                self._database.execute("ROLLBACK")
+                (self._meta, self.watermark), self._seal = known, seal
+                self._session, self._place = session, place
+                if self._database.in_transaction:
+                    self._database.execute("ROLLBACK")
                 raise
-            self._database.execute("COMMIT")
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
@@ -386,6 +422,8 @@ class StateFile:
     def _sentence(self, error: Exception) -> str:
         if "locked" in str(error):
             return f"{self.path} is in use by another process. Wait for it, or use another file."
+        if getattr(error, "sqlite_errorcode", None) in _NO_ROOM:
+            return f"{self.path} cannot be written: {error}. Make room, and do the same again."
         return (
             f"{self.path} cannot be used as a state file: {error}. Name another one with --state."
         )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -45,8 +46,26 @@ def prepare(database: sqlite3.Connection, path: Path, kind: Kind) -> None:
     database.execute("PRAGMA journal_mode = WAL")
     for name, value in kind.pragmas.items():
         database.execute(f"PRAGMA {name} = {value}")
-    if not tables:
-        database.executescript(
-            f"BEGIN; {kind.tables} PRAGMA application_id = {kind.application}; "
-            f"PRAGMA user_version = {kind.version}; COMMIT;"
-        )
+    with transaction(database):
+        # Another program may have made them since.
+        if not database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+            for statement in kind.tables.split(";"):
+                database.execute(statement)
+            database.execute(f"PRAGMA application_id = {kind.application}")
+            database.execute(f"PRAGMA user_version = {kind.version}")
+
+
+@contextmanager
+def transaction(database: sqlite3.Connection) -> Iterator[None]:
+    """Change a database, or nothing of it.
+
+    In WAL mode a full disk is often noticed at COMMIT, and the transaction may be over then.
+    """
+    database.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        database.execute("COMMIT")
+    except BaseException:
+        if database.in_transaction:
+            database.execute("ROLLBACK")
+        raise

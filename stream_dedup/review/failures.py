@@ -26,6 +26,7 @@ _TITLES = {
     500: "An error of the server",
     503: "Not available now",
 }
+_NOT_WRITTEN = "This could not be written, and nothing of it was kept. Make room on the disk."
 _TOO_LONG = "The window has not answered in time. Try again, or show fewer documents at once."
 
 Page = Callable[..., Response]
@@ -62,7 +63,8 @@ def handle_failures(app: FastAPI, page: Page) -> None:
     @app.exception_handler(sqlite3.OperationalError)
     def on_window(request: Request, error: sqlite3.OperationalError) -> Response:
         log.warning("the window has not answered: %(cause)s", {"cause": str(error)})
-        return show(request, 503, _TOO_LONG)
+        interrupted = error.sqlite_errorcode in {sqlite3.SQLITE_INTERRUPT, sqlite3.SQLITE_BUSY}
+        return show(request, 503, _TOO_LONG if interrupted else _NOT_WRITTEN)
 
     @app.exception_handler(Exception)
     def on_error(request: Request, error: Exception) -> Response:

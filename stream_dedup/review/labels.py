@@ -22,6 +22,7 @@ import xxhash
 import zstandard
 
 from stream_dedup.evaluate.sets import Rows
+from stream_dedup.review.database import transaction
 from stream_dedup.review.estimates import Asked, Count, by_gain
 from stream_dedup.review.label_schema import open_labels
 from stream_dedup.review.label_types import Label, LastDraw, Pair, consensus
@@ -235,14 +236,8 @@ class Labels:
 
     @contextmanager
     def _transaction(self) -> Iterator[Any]:
-        with self._lock:
-            self._database.execute("BEGIN IMMEDIATE")
-            try:
-                yield self._database.execute
-                self._database.execute("COMMIT")
-            except BaseException:
-                self._database.execute("ROLLBACK")
-                raise
+        with self._lock, transaction(self._database):
+            yield self._database.execute
 
     def _rows(self, configuration: str, labeller: str = "") -> list[sqlite3.Row]:
         names = {"configuration": configuration, "labeller": labeller}

@@ -19,6 +19,7 @@ from typing import Any
 import msgspec
 import zstandard
 
+from stream_dedup.review.database import transaction
 from stream_dedup.review.schema import Lock, open_reader, open_writer, tables_of
 from stream_dedup.review.seen import CODES, Seen
 from stream_dedup.review.tally import Counted, count_in, count_out, forget_growth
@@ -159,12 +160,12 @@ class Window:
     @contextmanager
     def _transaction(self) -> Iterator[None]:
         with self._writing:
-            self._database.execute("BEGIN IMMEDIATE")
+            last, clock = self._last, self._clock
             try:
-                yield
-                self._database.execute("COMMIT")
+                with transaction(self._database):
+                    yield
             except BaseException:
-                self._database.execute("ROLLBACK")
+                self._last, self._clock = last, clock
                 raise
 
     def _insert(self, seen: Sequence[Seen]) -> None:

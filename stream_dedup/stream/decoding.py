@@ -7,7 +7,6 @@ else is carried along as the bytes that came in. What cannot be decided is a ``P
 from __future__ import annotations
 
 import re
-import sys
 from datetime import UTC, datetime
 from typing import Any, NoReturn, Protocol, cast
 
@@ -22,6 +21,8 @@ from stream_dedup.types import Choice, Document, DocumentId, ids_meant_by
 
 #: Characters of a document id. Ids are stored with every original and repeated in every copy.
 MAX_ID_CHARACTERS = 1024
+#: Bytes that key, headers and annotation take beside a value, with much to spare.
+ANNOTATION_BYTES = 64 * 1024
 #: Objects and arrays that may stand inside one another, far from where any decoder gives up.
 MAX_DEPTH = 500
 
@@ -49,14 +50,14 @@ class Decoder:
 
     Args:
         settings: the field names, and the largest value.
-        limit_size: whether there is a largest value (a line of a file may be of any size).
+        room: bytes that a value may have beyond ``max_document_bytes``.
 
     Raises:
         SettingsError: two of the field names are the same, or one is the annotation's; or the
             choice goes by a rank that no field holds.
     """
 
-    def __init__(self, settings: Settings, *, limit_size: bool = True) -> None:
+    def __init__(self, settings: Settings, *, room: int = 0) -> None:
         names = {"text": settings.text_field, "id": settings.id_field}
         if settings.time_field is not None:
             names["time"] = settings.time_field
@@ -75,7 +76,7 @@ class Decoder:
             )
             raise SettingsError(msg)
         self._names = names
-        self._max_bytes = settings.max_document_bytes if limit_size else sys.maxsize
+        self._max_bytes = settings.max_document_bytes + room
         # Without a time or an origin field nothing may be read from the message, whatever its
         # fields are called, so the struct then has no such field at all.
         fields: list[Any] = [("text", str), ("id", str | int | None, None)]
@@ -112,7 +113,7 @@ class Decoder:
             Poison: the value cannot be decided.
         """
         if len(value) > self._max_bytes:
-            detail = f"The value has {len(value)} bytes; max_document_bytes is {self._max_bytes}."
+            detail = f"The value has more than {self._max_bytes} bytes (max_document_bytes)."
             raise Poison(Reason.TOO_LARGE, detail)
         # To look for a byte takes a fraction of counting it, and most messages are flat.
         if (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import io
 import os
@@ -15,6 +16,7 @@ from typing import IO, Any, NamedTuple, cast
 import zstandard
 
 from stream_dedup.errors import InputError
+from stream_dedup.replacing import remedy, replacing
 
 STANDARD = Path("-")
 
@@ -25,7 +27,12 @@ CHUNK_BYTES = 1 << 20
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 _BOM = b"\xef\xbb\xbf"
 _BUFFER = 1 << 20
-_ZSTD_CHUNK = 1 << 16
+#: What the frames of a zstd file begin with that are to be skipped, but for their last four bits.
+_SKIPPED = 0x184D2A50
+#: Most that a frame may refer back to; zstd needs --long=28 or more to make others.
+_WINDOW = 1 << 27
+#: Bytes that may stand around a line: a byte order mark before it, and its ending.
+_AROUND = 5
 
 
 class Line(NamedTuple):
@@ -75,22 +82,42 @@ class Chunk(NamedTuple):
         ]
 
 
-def read_lines(path: Path, occurrence: int, progress: Callable[[int], None]) -> Iterator[Line]:
+def read_lines(path: Path, occurrence: int, most: int) -> Iterator[Line]:
     """Read the lines of a file one by one (see ``read_chunks``)."""
-    for chunk in read_chunks(path, occurrence, progress):
+    for chunk in read_chunks(path, occurrence, most, lambda _read: None):
         yield from chunk.parsed()
 
 
-def read_chunks(path: Path, occurrence: int, progress: Callable[[int], None]) -> Iterator[Chunk]:
+def read_text(path: Path, most: int) -> str:
+    """Read a file, or for ``-`` standard input, that is a text.
+
+    Raises:
+        OSError: it cannot be read, or has more than ``most`` bytes.
+        UnicodeDecodeError: it is not UTF-8.
+    """
+    with ExitStack() as stack:
+        file = sys.stdin.buffer if path == STANDARD else stack.enter_context(path.open("rb"))
+        text = file.read(most + 1)
+    if len(text) > most:
+        msg = f"it has more than {most} bytes (max_document_bytes)"
+        raise OSError(msg)
+    return text.decode()
+
+
+def read_chunks(
+    path: Path, occurrence: int, most: int, progress: Callable[[int], None]
+) -> Iterator[Chunk]:
     """Read the lines of a file or, for ``-``, of standard input, some at a time.
 
     A chunk has up to ``CHUNK_LINES`` lines, and no more bytes than ``CHUNK_BYTES`` but for those of
-    its last line.
+    its last line. Of a line that is too long a little more than ``most`` bytes are left, by which
+    it is known; the rest is passed over. So memory is bounded, whatever the file unpacks to.
 
     Args:
         path: the file; compression is recognised by its first bytes.
         occurrence: how often this file was read before in the same run; a file read twice is two
             inputs.
+        most: bytes that a line may have.
         progress: called now and then with the bytes read so far, before decompression.
 
     Raises:
@@ -105,7 +132,7 @@ def read_chunks(path: Path, occurrence: int, progress: Callable[[int], None]) ->
             raw = sys.stdin.buffer if path == STANDARD else stack.enter_context(path.open("rb"))
             counted = _Counted(cast("IO[bytes]", raw), progress)
             first = 1
-            for lines in _some_lines(_decompressed(counted, stack)):
+            for lines in _some_lines(_decompressed(counted, stack), most):
                 yield Chunk(lines, shown, place, first)
                 first += len(lines)
     except (OSError, EOFError, zlib.error, zstandard.ZstdError) as error:
@@ -113,10 +140,14 @@ def read_chunks(path: Path, occurrence: int, progress: Callable[[int], None]) ->
         raise InputError(msg) from error
 
 
-def _some_lines(stream: IO[bytes]) -> Iterator[list[bytes]]:
+def _some_lines(stream: IO[bytes], most: int) -> Iterator[list[bytes]]:
     lines: list[bytes] = []
     size = 0
-    for line in stream:
+    while line := stream.readline(most + _AROUND):
+        if len(line) == most + _AROUND and not line.endswith(b"\n"):
+            line += b"..."  # what ends in white space would become shorter
+            while (rest := stream.readline(_BUFFER)) and not rest.endswith(b"\n"):
+                pass
         lines.append(line)
         size += len(line)
         if len(lines) == CHUNK_LINES or size >= CHUNK_BYTES:
@@ -158,19 +189,22 @@ def open_output(path: Path) -> Iterator[Output]:
     """
     with _writing(path), ExitStack() as stack:
         if path == STANDARD:
+            if sys.stdout is None:  # it was closed before the program began
+                raise OSError(errno.EBADF, "it is closed")
             yield Output(path, sys.stdout.buffer)
             sys.stdout.buffer.flush()
         elif path.exists() and not path.is_file():  # a pipe or a device cannot be replaced
             yield Output(path, stack.enter_context(path.open("wb")))
         else:
-            partial = stack.enter_context(_replacing(path))
+            partial = stack.enter_context(replacing(path))
             file = stack.enter_context(partial.open("wb", buffering=_BUFFER))
             yield Output(path, _compressed(path, file, stack))
 
 
 def forget_standard_output() -> None:
     """Keep the interpreter from complaining at its end that a closed pipe cannot be written."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if sys.stdout is not None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 @contextmanager
@@ -184,20 +218,8 @@ def _writing(path: Path) -> Iterator[None]:
         if path == STANDARD:
             forget_standard_output()
         name = "Standard output" if path == STANDARD else path
-        msg = f"{name} cannot be written: {error.strerror}. Make room, or name another file."
+        msg = f"{name} cannot be written: {error.strerror}. {remedy(error)}"
         raise InputError(msg) from error
-
-
-@contextmanager
-def _replacing(path: Path) -> Iterator[Path]:
-    """Give a path to write to, which takes the place of ``path`` at the end if all goes well."""
-    partial = path.with_name(path.name + ".partial")
-    try:
-        yield partial
-        partial.replace(path)
-    except BaseException:
-        partial.unlink(missing_ok=True)
-        raise
 
 
 def _compressed(path: Path, file: IO[bytes], stack: ExitStack) -> IO[bytes]:
@@ -246,13 +268,16 @@ class _Counted(io.RawIOBase):
 
 
 class _Zstd(io.RawIOBase):
-    """Decompresses frame after frame; unlike zstandard's own reader it notices a missing end."""
+    """Decompresses block after block, each of which unpacks to 128 KiB at most (RFC 8878).
+
+    zstandard's own reader does not notice a missing end, and what it is given it unpacks whole.
+    """
 
     def __init__(self, stream: io.BufferedReader[Any]) -> None:
         super().__init__()
         self._stream = stream
         self._frame: zstandard.ZstdDecompressionObj | None = None
-        self._packed = b""
+        self._checksum_bytes = 0
         self._plain = memoryview(b"")
 
     def readable(self) -> bool:
@@ -269,15 +294,45 @@ class _Zstd(io.RawIOBase):
         return size
 
     def _fill(self) -> bool:
-        """Decompress one more chunk; return whether there was one."""
-        chunk = self._packed or self._stream.read1(_ZSTD_CHUNK)
-        if not chunk:
-            if self._frame is not None:
-                msg = "Compressed file ended before the end of its last frame"
-                raise EOFError(msg)
-            return False
-        frame = self._frame or zstandard.ZstdDecompressor().decompressobj()
-        self._plain = memoryview(frame.decompress(chunk))
-        self._packed = frame.unused_data
-        self._frame = None if frame.eof else frame
+        """Decompress one more block, or begin a frame; return whether there was one."""
+        if self._frame is None:
+            return self._begin()
+        block = self._exactly(3)
+        is_last, is_repeated, size = _block(block)
+        block += self._exactly(1 if is_repeated else size)
+        if is_last:
+            block += self._exactly(self._checksum_bytes)
+        self._plain = memoryview(self._frame.decompress(block))
+        if is_last:
+            self._frame = None
         return True
+
+    def _begin(self) -> bool:
+        if not self._stream.peek(1):
+            return False
+        magic = self._exactly(4)
+        if int.from_bytes(magic, "little") & ~15 == _SKIPPED:
+            left = int.from_bytes(self._exactly(4), "little")
+            while left:
+                left -= len(self._exactly(min(left, _BUFFER)))
+            return True
+        head = magic + self._exactly(1)
+        # The length of a header follows from its first byte, but is asked for with all that it has.
+        head += self._exactly(zstandard.frame_header_size(head + bytes(17)) - len(head))
+        self._checksum_bytes = 4 * zstandard.get_frame_parameters(head).has_checksum
+        self._frame = zstandard.ZstdDecompressor(max_window_size=_WINDOW).decompressobj()
+        self._frame.decompress(head)
+        return True
+
+    def _exactly(self, size: int) -> bytes:
+        found = self._stream.read(size)
+        if len(found) < size:
+            msg = "Compressed file ended before the end of its last frame"
+            raise EOFError(msg)
+        return found
+
+
+def _block(header: bytes) -> tuple[bool, bool, int]:
+    """Return whether a block is the last of its frame, whether it repeats a byte, and its size."""
+    word = int.from_bytes(header, "little")
+    return bool(word & 1), word >> 1 & 3 == 1, word >> 3

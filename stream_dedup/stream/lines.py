@@ -6,10 +6,15 @@ import msgspec
 
 from stream_dedup.settings import Settings
 from stream_dedup.stream.annotation import annotate
-from stream_dedup.stream.decoding import Decoder
+from stream_dedup.stream.decoding import ANNOTATION_BYTES, Decoder
 from stream_dedup.stream.files import Line
 from stream_dedup.stream.poison import Poison, Reason
 from stream_dedup.types import Decision, Document, DocumentId
+
+
+def line_bytes(settings: Settings) -> int:
+    """Return how many bytes a line of a file may have; a longer one is not read to its end."""
+    return settings.max_document_bytes + ANNOTATION_BYTES
 
 
 class JsonLines:
@@ -18,8 +23,9 @@ class JsonLines:
     An object that names an id and has null for a text is a tombstone.
     """
 
-    def __init__(self, settings: Settings) -> None:
-        self._decoder = Decoder(settings, limit_size=False)
+    def __init__(self, settings: Settings, *, room: int = ANNOTATION_BYTES) -> None:
+        """Set up; ``room`` is what a line may have beyond ``max_document_bytes``."""
+        self._decoder = Decoder(settings, room=room)
 
     def decode(self, line: Line) -> Document:
         """Read one line (see ``LineFormat.decode``)."""
@@ -43,8 +49,14 @@ class _Annotated(msgspec.Struct):
 class TextLines:
     """A line is a text; it is written back as an object of ``id`` (file:line), text and dedup."""
 
+    def __init__(self, settings: Settings) -> None:
+        self._most = settings.max_document_bytes
+
     def decode(self, line: Line) -> Document:
         """Read one line (see ``LineFormat.decode``)."""
+        if len(line.value) > self._most:
+            detail = f"The line has more than {self._most} bytes (max_document_bytes)."
+            raise Poison(Reason.TOO_LARGE, detail)
         try:
             return Document(line.name, line.value.decode(), source=line.source)
         except UnicodeDecodeError as error:

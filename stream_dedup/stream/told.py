@@ -11,9 +11,10 @@ import msgspec
 
 from stream_dedup.settings import Settings
 from stream_dedup.stream.answers import fallback_id, source_of
-from stream_dedup.stream.decoding import Decoder, ids_of_key
+from stream_dedup.stream.decoding import ANNOTATION_BYTES, Decoder, ids_of_key
 from stream_dedup.stream.files import read_lines
 from stream_dedup.stream.headers import HEADER_SOURCE
+from stream_dedup.stream.lines import line_bytes
 from stream_dedup.stream.poison import Poison, Reason
 from stream_dedup.stream.transport import Record
 from stream_dedup.types import Document, DocumentId, Status
@@ -77,7 +78,8 @@ class Reading:
     def __init__(self, settings: Settings, *, annotated: bool) -> None:
         """Set up; ``annotated`` says whether the decisions in the messages are ours."""
         self._annotated = annotated
-        self._decoder = Decoder(settings, limit_size=False)
+        self._decoder = Decoder(settings, room=ANNOTATION_BYTES)
+        self._most = line_bytes(settings)
 
     def of_record(self, record: Record) -> Message:
         """Read a record of a topic."""
@@ -102,7 +104,7 @@ class Reading:
     def of_files(self, paths: Sequence[Path]) -> Iterator[Message]:
         """Read the lines of files."""
         for number, path in enumerate(paths):
-            for line in read_lines(path, paths[:number].count(path), _ignore):
+            for line in read_lines(path, paths[:number].count(path), self._most):
                 told = self._told(line.value)
                 # The place of an annotated line is not that of the document that it answers.
                 source = line.source if told is None else ""

@@ -290,14 +290,13 @@ def _sizes() -> list[Hostile]:
     large = _document("", text="x " * 5_000_000)
     noise = random.Random(3).randbytes(12_000_000)
     return [
-        Hostile("line of 10 MB", "value", Reason.TOO_LARGE, large, in_file=False),
+        Hostile("line of 10 MB", "value", Reason.TOO_LARGE, large),
         Hostile("10 MB of noise", "value", Reason.TOO_LARGE, noise[:10_000_000], in_file=False),
         Hostile(
             "white space around, too large with it",
             "value",
             Reason.TOO_LARGE,
             _document("space") + b" " * 9_000_000,
-            in_file=False,
         ),
         # Packed to some 0.1 % by the producer, and within all limits unpacked.
         Hostile(

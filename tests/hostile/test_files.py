@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 from click.testing import CliRunner
 
@@ -24,10 +25,12 @@ from stream_dedup.errors import (
 )
 from stream_dedup.fingerprint.fingerprinter import Fingerprinter
 from stream_dedup.fingerprint.frequencies import read_frequencies
+from stream_dedup.index import parquet
 from stream_dedup.index.parquet import read_originals, write_originals
 from stream_dedup.index.state_rows import pack
 from stream_dedup.query import open_state
 from stream_dedup.settings_sources import load_settings, load_shadow
+from stream_dedup.types import Measure, VerifyBy
 
 #: What a damaged file may be refused by; any other error is a defect.
 REFUSED = (StateError, SettingsError, InputError, ConfigurationMismatch)
@@ -205,6 +208,30 @@ def test_a_folder_and_a_file_that_cannot_be_read_are_refused(
 def test_deeply_nested_settings_are_refused(scratch: Path) -> None:
     for read in READERS["toml"]:
         assert tried(read, scratch, b"a = " + b"[" * 5000) is None
+
+
+@pytest.mark.parametrize(("limit", "value"), [("_MOST_ROWS", 10), ("_MOST_BYTES", 1000)])
+def test_a_row_group_that_unpacks_to_too_much_is_refused_unread(
+    whole: Path, monkeypatch: pytest.MonkeyPatch, limit: str, value: int
+) -> None:
+    monkeypatch.setattr(parquet, limit, value)  # that of today is gigabytes
+    monkeypatch.setattr(pq.ParquetFile, "read_row_group", None)
+
+    with pytest.raises(InputError, match="unpacks to more than an export does"):
+        read_parquet(whole / "parquet")
+
+
+def test_evidence_bounds_a_row_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parquet, "_EVIDENCE_BYTES", 1)
+    settings = Settings(threshold=0.5, verify_by=VerifyBy.TEXT, measure=Measure.LCS)
+    with Deduplicator(settings) as deduplicator:
+        deduplicator.decide(DOCUMENTS)
+        (batch,) = deduplicator.index.read_originals()
+        single = [batch.rows(range(row, row + 1)) for row in (0, 1)]
+        assert write_originals(tmp_path / "file", single, deduplicator.fingerprinter) == 2
+
+    with pq.ParquetFile(tmp_path / "file") as file:
+        assert file.num_row_groups == 2
 
 
 class TestStateFiles:

@@ -11,7 +11,7 @@ import msgspec
 from stream_dedup.groups import DUPLICATE_ID, MAX_ORIGIN_CHARACTERS
 from stream_dedup.review.seen import Seen
 from stream_dedup.settings import Settings
-from stream_dedup.stream.decoding import Decoder, parse_time
+from stream_dedup.stream.decoding import ANNOTATION_BYTES, Decoder, parse_time
 from stream_dedup.stream.poison import Poison, Reason
 from stream_dedup.types import Choice, Decision, Document, DocumentId, Status
 
@@ -99,7 +99,7 @@ class AnnotatedDecoder:
     """Turns annotated JSON objects into what the window takes."""
 
     def __init__(self, settings: Settings) -> None:
-        self._decoder = Decoder(undated(settings), limit_size=False)
+        self._decoder = Decoder(undated(settings), room=ANNOTATION_BYTES)
         self._shown = ShownFields(settings)
 
     def decode(self, value: bytes, place: Place) -> Seen:

@@ -14,6 +14,7 @@ from stream_dedup.review.reading.annotated import AnnotatedDecoder, PassedOver, 
 from stream_dedup.review.reading.source import Part
 from stream_dedup.settings import Settings
 from stream_dedup.stream.files import STANDARD, Chunk, read_chunks
+from stream_dedup.stream.lines import line_bytes
 
 #: Fact of a window that holds all of its files.
 COMPLETE = "complete"
@@ -31,14 +32,15 @@ def identity_of(paths: Sequence[Path]) -> str:
     return msgspec.json.encode(told).decode()
 
 
-def chunks_of(paths: Sequence[Path]) -> Iterator[Chunk]:
+def chunks_of(paths: Sequence[Path], settings: Settings) -> Iterator[Chunk]:
     """Read the lines of files, one file after another, some lines at a time.
 
     Raises:
         InputError: a file cannot be read, or is damaged.
     """
     for number, path in enumerate(paths):
-        yield from read_chunks(path, paths[:number].count(path), lambda _read: None)
+        again = paths[:number].count(path)
+        yield from read_chunks(path, again, line_bytes(settings), lambda _read: None)
 
 
 class WholeFiles(ABC):
@@ -89,10 +91,11 @@ class Files(WholeFiles):
     def __init__(self, settings: Settings, paths: Sequence[Path]) -> None:
         """Read these files, one after another."""
         super().__init__(paths)
+        self._settings = settings
         self._decoder = AnnotatedDecoder(settings)
 
     def _parts(self) -> Iterator[Part]:
-        return map(self._part, chunks_of(self._files))
+        return map(self._part, chunks_of(self._files, self._settings))
 
     def _part(self, chunk: Chunk) -> Part:
         part = Part([], Counter(), [])

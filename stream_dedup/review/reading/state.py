@@ -92,7 +92,7 @@ class State(WholeFiles):
 
     def _parts(self) -> Iterator[Part]:
         if self._documents:
-            yield from map(self._part, chunks_of(self._documents))
+            yield from map(self._part, chunks_of(self._documents, self._state.settings))
             return
         for some in self._state.originals():
             originals = [
