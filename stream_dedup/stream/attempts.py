@@ -42,8 +42,8 @@ class Marker(msgspec.Struct, frozen=True, tag_field="stream_dedup_attempt", tag=
     @classmethod
     def read(cls, metadata: str | None) -> Marker | None:
         """Read one; None when there is none, or one that is not understood."""
-        try:
-            return _decode(metadata or "")
+        try:  # librdkafka writes a zero behind it
+            return _decode((metadata or "").rstrip("\0"))
         except (msgspec.DecodeError, UnicodeEncodeError):
             return None
 

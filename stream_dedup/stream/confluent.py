@@ -322,13 +322,12 @@ class ConfluentTransport(Transactional):
         assert outbox is not None  # noqa: S101 - for the type checker
         outbox.begin()
         bounded("send", lambda: outbox.send_all(outputs), SENDING_TIMEOUT, self._stopping)
-        outbox.commit(
-            [
-                TopicPartition(*partition, place.offset, place.metadata)
-                for partition, place in places.items()
-            ],
-            self._membership,
-        )
+        # No metadata is not the same as empty metadata: the client writes a zero behind that.
+        offsets = [
+            TopicPartition(*partition, place.offset, place.metadata or None)
+            for partition, place in places.items()
+        ]
+        outbox.commit(offsets, self._membership)
 
     def _read_committed(self, partitions: Collection[Partition]) -> dict[Partition, Place]:
         asked = [TopicPartition(*partition) for partition in partitions]
