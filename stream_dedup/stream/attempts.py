@@ -115,7 +115,7 @@ class Attempts:
         return partition in self._suspects
 
     def forget(self, partitions: Iterable[Partition]) -> None:
-        """Look anew at partitions that were given up, should they come back."""
+        """Look anew at partitions that were just assigned: others may have worked on them."""
         for partition in partitions:
             self._found.pop(partition, None)
 

@@ -324,7 +324,7 @@ class ConfluentTransport(Transactional):
         bounded("send", lambda: outbox.send_all(outputs), SENDING_TIMEOUT, self._stopping)
         # No metadata is not the same as empty metadata: the client writes a zero behind that.
         offsets = [
-            TopicPartition(*partition, place.offset, place.metadata or None)
+            TopicPartition(*partition, *(place if place.metadata else place[:1]))
             for partition, place in places.items()
         ]
         outbox.commit(offsets, self._membership)
@@ -391,6 +391,7 @@ class ConfluentTransport(Transactional):
             return
         log_partitions(log, "assigned", partitions)
         self._membership = consumer.consumer_group_metadata()
+        self._attempts.forget((one.topic, one.partition) for one in partitions)
         self._on_assigned(len(partitions))
 
     def _revoked(self, consumer: Any, partitions: Sequence[Any]) -> None:
@@ -402,4 +403,3 @@ class ConfluentTransport(Transactional):
         self._membership = None
         self._losses += 1
         self._ends.clear()
-        self._attempts.forget((one.topic, one.partition) for one in partitions)

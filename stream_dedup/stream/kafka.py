@@ -250,11 +250,11 @@ class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
         self._attempts = attempts
 
     def on_partitions_revoked(self, revoked: Collection[Any]) -> None:
-        """Forget them: everything polled before this was published or will be refused."""
+        """Do nothing: everything polled before this was published or will be refused."""
         log_partitions(log, "gave up", revoked)
-        self._attempts.forget((one.topic, one.partition) for one in revoked)
 
     def on_partitions_assigned(self, assigned: Collection[Any]) -> None:
-        """Note how many partitions there are now."""
+        """Note how many partitions there are now, which others may have worked on meanwhile."""
         log_partitions(log, "assigned", assigned)
+        self._attempts.forget((one.topic, one.partition) for one in assigned)
         self._on_assigned(len(assigned))

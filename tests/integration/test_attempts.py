@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
+from pathlib import Path
 from typing import Any, Literal
 
 import pytest
@@ -21,6 +22,7 @@ from stream_dedup.stream.clients import open_transport
 from stream_dedup.stream.damaged import Damaged
 from stream_dedup.stream.transport import Output, Record, Transport
 from tests.services.kafka import KafkaBroker, Topics
+from tests.services.worker import Sent, Worker, decisions, document
 
 Name = Literal["kafka-python", "confluent"]
 both = pytest.mark.parametrize("name", ["kafka-python", "confluent"])
@@ -191,3 +193,57 @@ class TestDeaths:
 
         assert stream.given_up == []
         assert len(stream.answered) == 8
+
+
+#: Read by every Python that is started: the program is the real one, but for two words that do to
+#: its processes what a defect of a library would. The group and the supervisor wait less.
+_DEFECTS = '''
+import os, signal, time
+from stream_dedup.stream import kafka_limits
+kafka_limits.SESSION_TIMEOUT_MS = 1500
+from stream_dedup_workers import supervisor
+supervisor.RESTART_PAUSE = (0.1, 0.2)
+from stream_dedup.fingerprint.fingerprinter import Fingerprinter
+from stream_dedup.stream.decoding import Decoder
+
+fingerprint, decode = Fingerprinter.fingerprint, Decoder.decode
+
+def killed(self, texts, *more):
+    if any("kill-the-process" in text for text in texts):
+        os.kill(os.getpid(), signal.SIGKILL)
+    return fingerprint(self, texts, *more)
+
+def stalled(self, content, **more):
+    if b"stall-the-process" in content:
+        time.sleep(3600)
+    return decode(self, content, **more)
+
+Fingerprinter.fingerprint, Decoder.decode = killed, stalled
+'''
+
+
+@pytest.mark.parametrize(
+    ("worker", "word"),
+    [("kafka-python", "kill-the-process"), ("confluent", "stall-the-process")],
+    indirect=["worker"],
+)
+@pytest.mark.timeout(240)
+def test_a_real_worker_goes_on_without_it(
+    worker: Worker, word: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text(_DEFECTS)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    texts = {"a": "good", "b": "better", "culprit": f"a {word} text", "c": "good", "d": "best"}
+    worker.send([Sent(document(id=name, text=text), name.encode()) for name, text in texts.items()])
+
+    worker.start(stall_timeout="6s")
+    (letter,) = worker.receive(worker.topics.dead_letter, 1)
+    annotated = worker.receive(worker.topics.output, 4)
+
+    said = dict(letter.headers)
+    assert (letter.key, said["dead-letter-reason"]) == (b"culprit", b"fatal")
+    assert said["dead-letter-detail"].startswith(b"%d processes died or stalled" % LIVES)
+    assert [one.key for one in annotated] == [b"a", b"b", b"c", b"d"]
+    assert decisions(annotated)["c"]["original_id"] == "a"
+    restarts = sum(v for name, v in worker.metrics().items() if "worker_restarts_total{" in name)
+    assert restarts == LIVES + 1, worker.log.read_text()
