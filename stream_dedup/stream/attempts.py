@@ -10,7 +10,7 @@ record is given up: it becomes a dead letter without being looked at. See ADR 31
 from __future__ import annotations
 
 import secrets
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -32,12 +32,14 @@ class Marker(msgspec.Struct, frozen=True, tag_field="stream_dedup_attempt", tag=
         by: the process that wrote it.
         lives: lives that have begun with the record at the offset alone.
         row: records given up right before it.
+        careful: whether records are taken one at a time up to the end.
     """
 
     end: int
     by: str
     lives: int = 0
     row: int = 0
+    careful: bool = False
 
     @classmethod
     def read(cls, metadata: str | None) -> Marker | None:
@@ -77,6 +79,9 @@ class Place(NamedTuple):
     metadata: str = ""
 
 
+_NOWHERE = Place(-1)
+
+
 class _Armed(NamedTuple):
     """A marker that this process has written and not taken away.
 
@@ -110,25 +115,35 @@ class Attempts:
         """Return those of which it is not known what stands there."""
         return [partition for partition in partitions if partition not in self._found]
 
-    def suspects(self, partition: Partition) -> bool:
-        """Whether a life ended on a partition, as far as it goes now."""
-        return partition in self._suspects
+    def reset(self) -> None:
+        """Forget everything: partitions were assigned anew, and others may have worked on them.
 
-    def forget(self, partitions: Iterable[Partition]) -> None:
-        """Look anew at partitions that were just assigned: others may have worked on them."""
-        for partition in partitions:
-            self._found.pop(partition, None)
+        What this process has written stands there still, if nobody went on from it; to take it back
+        now would undo what the others have done.
+        """
+        self._found.clear()
+        self._suspects.clear()
+        self._armed.clear()
 
     def find(self, partition: Partition, place: Place) -> None:
         """Note what stands at the committed offset of a partition."""
+        marker, armed = Marker.read(place.metadata), self._armed.get(partition)
+        if armed is not None and (armed.offset, armed.marker) == (place.offset, marker):
+            self._found[partition] = Place(place.offset, armed.before)
+            return
+        self._armed.pop(partition, None)
+        self._suspects.pop(partition, None)
+        if marker is not None and marker.by == self._by:  # this life did not end
+            lives = max(0, marker.lives - 1)
+            marker = msgspec.structs.replace(marker, lives=lives) if marker.careful else None
+            place = Place(place.offset, marker.written() if marker else "")
         self._found[partition] = place
-        marker = Marker.read(place.metadata)
-        if marker is None:
-            self._suspects.pop(partition, None)
-            self._armed.pop(partition, None)
-        elif marker.by != self._by:  # one's own says nothing of a life that ended
+        if marker is not None:
             self._suspects[partition] = marker
-            self._armed.pop(partition, None)
+
+    def look_again(self) -> None:
+        """Find out anew what stands there: it is not known whether a commit took effect."""
+        self._found.clear()
 
     def begin(self, ends: Mapping[Partition, int]) -> dict[Partition, Place]:
         """Return the markers to be written before batches are worked on, for their ends."""
@@ -144,7 +159,8 @@ class Attempts:
         if armed is not None and armed.marker.lives:
             return {}
         known = suspect or Marker(offset + 1, self._by)
-        marker = Marker(max(known.end, offset + 1), self._by, known.lives + 1, known.row)
+        end = max(known.end, offset + 1)
+        marker = Marker(end, self._by, known.lives + 1, known.row, careful=True)
         return {partition: self._arm(partition, marker)}
 
     def verdict(self, partition: Partition) -> Marker | None:
@@ -174,10 +190,24 @@ class Attempts:
                 self._suspects[partition] = left
             self._found[partition] = place
 
-    def take_back(self) -> dict[Partition, Place]:
-        """Return what stood where this process has markers, and forget that it has any."""
+    @property
+    def marked(self) -> Collection[Partition]:
+        """The partitions where this process may have a marker."""
+        return self._armed.keys()
+
+    def take_back(self, found: Mapping[Partition, Place]) -> dict[Partition, Place]:
+        """Return what is to stand where this process has markers, and forget that it has any.
+
+        Args:
+            found: what stands there now; nothing else than a marker is to be overwritten.
+        """
         armed, self._armed = self._armed, {}
-        return {partition: Place(one.offset, one.before) for partition, one in armed.items()}
+        return {
+            partition: Place(one.offset, one.before)
+            for partition, one in armed.items()
+            if found.get(partition, _NOWHERE).offset == one.offset
+            and Marker.read(found[partition].metadata) == one.marker
+        }
 
     def _arm(self, partition: Partition, marker: Marker) -> Place:
         stands = self._found[partition]
@@ -193,4 +223,4 @@ class Attempts:
         if not row and offset >= end:
             return None
         # What comes right behind a record that was given up is taken alone, too.
-        return Marker(max(end, offset + 1), self._by, 0, row)
+        return Marker(max(end, offset + 1), self._by, 0, row, careful=True)

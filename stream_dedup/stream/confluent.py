@@ -329,9 +329,11 @@ class ConfluentTransport(Transactional):
         ]
         outbox.commit(offsets, self._membership)
 
-    def _read_committed(self, partitions: Collection[Partition]) -> dict[Partition, Place]:
+    def _read_committed(
+        self, partitions: Collection[Partition], seconds: float
+    ) -> dict[Partition, Place]:
         asked = [TopicPartition(*partition) for partition in partitions]
-        found = self._ask_committed(asked)
+        found = self._ask_committed(asked, seconds)
         return {(one.topic, one.partition): Place(one.offset, one.metadata or "") for one in found}
 
     def _drop_producer(self) -> None:
@@ -364,7 +366,7 @@ class ConfluentTransport(Transactional):
         held = self._consumer.assignment()
         if not held:
             return
-        committed = self._ask_committed(held)
+        committed = self._ask_committed(held, OPEN_TIMEOUT)
         for partition in committed:
             self._check((partition.topic, partition.partition), max(0, partition.offset))
             if partition.offset < 0:
@@ -372,12 +374,12 @@ class ConfluentTransport(Transactional):
         # Unlike ``seek`` this is possible at any time, and drops what was fetched ahead.
         self._consumer.assign(committed)
 
-    def _ask_committed(self, partitions: Sequence[Any]) -> Any:
+    def _ask_committed(self, partitions: Sequence[Any], seconds: float) -> Any:
         # Waits while an offset is part of an unfinished transaction (isolation level).
         committed = bounded(
             "committed",
-            lambda: self._consumer.committed(partitions, OPEN_TIMEOUT),
-            OPEN_TIMEOUT + OVERTIME,
+            lambda: self._consumer.committed(partitions, seconds),
+            seconds + OVERTIME,
             self._stopping,
         )
         for partition in committed:
@@ -391,7 +393,7 @@ class ConfluentTransport(Transactional):
             return
         log_partitions(log, "assigned", partitions)
         self._membership = consumer.consumer_group_metadata()
-        self._attempts.forget((one.topic, one.partition) for one in partitions)
+        self._attempts.reset()
         self._on_assigned(len(partitions))
 
     def _revoked(self, consumer: Any, partitions: Sequence[Any]) -> None:

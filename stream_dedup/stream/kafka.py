@@ -203,12 +203,14 @@ class KafkaTransport(Transactional):
         )
         self._bounded("commit_transaction", producer.commit_transaction, DELIVERY_TIMEOUT)
 
-    def _read_committed(self, partitions: Collection[Partition]) -> dict[Partition, Place]:
+    def _read_committed(
+        self, partitions: Collection[Partition], seconds: float
+    ) -> dict[Partition, Place]:
         found = {}
         for partition in partitions:
             # Waits while an offset is part of an unfinished transaction (isolation level).
             one = self._consumer.committed(
-                TopicPartition(*partition), metadata=True, timeout_ms=OPEN_TIMEOUT_MS
+                TopicPartition(*partition), metadata=True, timeout_ms=int(seconds * 1000)
             )
             found[partition] = Place(-1) if one is None else Place(one.offset, one.metadata or "")
         return found
@@ -256,5 +258,5 @@ class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
     def on_partitions_assigned(self, assigned: Collection[Any]) -> None:
         """Note how many partitions there are now, which others may have worked on meanwhile."""
         log_partitions(log, "assigned", assigned)
-        self._attempts.forget((one.topic, one.partition) for one in assigned)
+        self._attempts.reset()
         self._on_assigned(len(assigned))

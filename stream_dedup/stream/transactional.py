@@ -37,7 +37,7 @@ from stream_dedup.stream.attempts import Attempts, Marker, Place
 from stream_dedup.stream.bounded import OverdueError
 from stream_dedup.stream.collector import Circles
 from stream_dedup.stream.damaged import Damaged
-from stream_dedup.stream.kafka_limits import describe
+from stream_dedup.stream.kafka_limits import OPEN_TIMEOUT_MS, describe
 from stream_dedup.stream.misfits import TopicLimits, misfits, read_limits
 from stream_dedup.stream.patience import Patience
 from stream_dedup.stream.poison import Reason
@@ -53,6 +53,8 @@ from stream_dedup.stream.transport import (
 
 log = logging.getLogger(__name__)
 
+#: Time to see whether an attempt can be taken back, s: at the end of a process there is not much.
+UNMARK_TIMEOUT = 3.0
 #: Time after which the process gives up to put a producer in place.
 RECOVERY_TIMEOUT = 120.0
 
@@ -158,10 +160,12 @@ class Transactional(ABC):
 
     def unmark(self) -> None:
         """Take markers back; see ``Transport.unmark``."""
-        if not (places := self._attempts.take_back()):
+        if not self._attempts.marked:
             return
         try:
-            self._transact((), places)
+            found = self._read_committed(self._attempts.marked, UNMARK_TIMEOUT)
+            if places := self._attempts.take_back(found):
+                self._transact((), places)
         except Exception as error:  # noqa: BLE001 - a life more is counted, and nothing is lost
             log.info("an attempt could not be taken back: %(cause)s", {"cause": describe(error)})
 
@@ -173,7 +177,9 @@ class Transactional(ABC):
         """
 
     @abstractmethod
-    def _read_committed(self, partitions: Collection[Partition]) -> dict[Partition, Place]:
+    def _read_committed(
+        self, partitions: Collection[Partition], seconds: float
+    ) -> dict[Partition, Place]:
         """Return what the group committed; an offset below 0 where that is nothing."""
 
     @abstractmethod
@@ -231,7 +237,7 @@ class Transactional(ABC):
         attempts = self._attempts
         if unknown := attempts.unknown(self._offsets):
             try:
-                found = self._read_committed(unknown)
+                found = self._read_committed(unknown, OPEN_TIMEOUT_MS / 1000)
             except self._no_answer as error:
                 self._outage.failed(describe(error))
                 self._return_batch()
@@ -267,7 +273,7 @@ class Transactional(ABC):
             self._transact((), places)
         except Exception as error:  # noqa: BLE001 - as in ``publish``
             log.warning("an attempt could not be marked: %(cause)s", {"cause": describe(error)})
-            self._attempts.take_back()
+            self._attempts.reset()
             if not self._stopping():
                 self._recover(fenced=self._is_fenced(error))
                 self._marking.wait(error)
@@ -332,6 +338,7 @@ class Transactional(ABC):
 
     def _go_back(self, patience: Patience) -> None:
         """Rewind, as soon as the offsets can be the last ones."""
+        self._attempts.look_again()
         while True:
             try:
                 self._rewind()

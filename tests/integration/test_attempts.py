@@ -197,7 +197,7 @@ class TestDeaths:
 
 #: Read by every Python that is started: the program is the real one, but for two words that do to
 #: its processes what a defect of a library would. The group and the supervisor wait less.
-_DEFECTS = '''
+_DEFECTS = """
 import os, signal, time
 from stream_dedup.stream import kafka_limits
 kafka_limits.SESSION_TIMEOUT_MS = 1500
@@ -219,7 +219,7 @@ def stalled(self, content, **more):
     return decode(self, content, **more)
 
 Fingerprinter.fingerprint, Decoder.decode = killed, stalled
-'''
+"""
 
 
 @pytest.mark.parametrize(

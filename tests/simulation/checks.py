@@ -110,7 +110,7 @@ def violations(
         durable: whether Redis kept everything; else only messages are looked at.
         in_order: whether nothing was decided beside, or after, what came later.
     """
-    wrong = [*_messages(world, found), *_positions(world, found)]
+    wrong = [*_messages(world, found), *_guard(world, found), *_positions(world, found)]
     if durable and not wrong:
         wrong += _index(found)
         wrong += _decisions(world, found)
@@ -133,10 +133,6 @@ def _source(entry: Entry) -> Place:
 def _messages(world: World, found: Found) -> Iterator[str]:
     """Each input record must be in exactly one place of output and dead letters."""
     inputs, answers, given_up = documents(world), found.answers(), found.given_up()
-    for place in given_up:
-        # Where everything is killed all the time it may be a record that did no harm.
-        if found.alone.get(place, 0) <= LIVES:
-            yield f"guard: {place} is given up after {found.alone.get(place, 0)} lives"
     answered = Counter(
         _source(entry) for entry in [*found.outputs, *found.letters] if entry.value is not None
     )
@@ -148,8 +144,6 @@ def _messages(world: World, found: Found) -> Iterator[str]:
         if count != 1:
             yield f"messages: {place} is answered {count} times"
         wanted = one.text is not None and not one.refused and place not in given_up
-        if one.kills and place not in given_up:
-            yield f"guard: {place} kills, and is not given up"
         if count == 1 and wanted != (place in answers):
             yield f"messages: {place} is in the wrong topic"
     if answered:
@@ -159,6 +153,18 @@ def _messages(world: World, found: Found) -> Iterator[str]:
         yield f"messages: tombstones {dict(tombstones)} and not {dict(wanted_tombstones)}"
     if found.is_open:
         yield "messages: a transaction is open for ever"
+
+
+def _guard(world: World, found: Found) -> Iterator[str]:
+    """What processes die at is given up, and nothing before enough of them have died at it."""
+    given_up = found.given_up()
+    for place in given_up:
+        # Where everything is killed all the time it may be a record that did no harm.
+        if found.alone.get(place, 0) <= LIVES:  # one more has given it up
+            yield f"guard: {place} is given up after {found.alone.get(place, 0)} lives"
+    for place, one in documents(world).items():
+        if one.kills and place not in given_up:
+            yield f"guard: {place} kills, and is not given up"
 
 
 def _positions(world: World, found: Found) -> Iterator[str]:

@@ -22,14 +22,13 @@ from stream_dedup_workers.annotate import CountedDeduplicator
 from stream_dedup.errors import ServiceError
 from stream_dedup.settings import Settings
 from stream_dedup.stream.collector import Circles
-from stream_dedup.stream.damaged import Damaged
 from stream_dedup.stream.decoding import Decoder
 from stream_dedup.stream.kafka import KafkaTransport
 from stream_dedup.stream.loop import Loop
 from stream_dedup.stream.transport import Record
 from stream_dedup.types import Decision, Document
 from tests.simulation.broker import Broker, Entry
-from tests.simulation.checks import Found, Place, violations
+from tests.simulation.checks import Found, Place, documents, violations
 from tests.simulation.clients import Client as Kafka
 from tests.simulation.clients import Cluster
 from tests.simulation.consumer import Consumer
@@ -176,7 +175,7 @@ class Simulation:
             str(one.id) for log in self.world.logs for one in log if one is not None and one.kills
         }
         #: Lives that had a record to themselves, by its place.
-        self._alone: dict[Place, set[int]] = defaultdict(set)
+        self._alone: dict[Place, set[str]] = defaultdict(set)
         quiet = not self.world.forgets and not self._kills
         self._replays = self._durable and quiet and rng.random() < 0.25
         self._connect()
@@ -191,6 +190,7 @@ class Simulation:
         wrong = [] if ended else [f"no end after {PATIENCE} steps"]
         in_order = self._is_in_order()
         wrong += violations(self.world, found, durable=self._durable, in_order=in_order)
+        self._count_given_up(found)
         steps = self.scheduler.steps
         if not wrong and self._replays:
             wrong = self._run_again(found)
@@ -200,6 +200,12 @@ class Simulation:
         records = sum(one is not None for log in self.world.logs for one in log)
         events = self.scheduler.events + self.server.functions.events
         return Result(wrong, events, steps, records, trace)
+
+    def _count_given_up(self, found: Found) -> None:
+        inputs = documents(self.world)
+        for place in found.given_up():
+            kills = inputs[place].kills
+            self.scheduler.note("culprit given up" if kills else "harmless record given up")
 
     def _is_in_order(self) -> bool:
         """Whether no part of an attempt that was given up was carried out after the next."""
@@ -298,7 +304,7 @@ class Simulation:
         try:
             deduplicator = parts.deduplicator(settings)
             transport = parts.transport(settings, f"worker-{number}")
-            self._watch(life, transport, deduplicator)
+            self._watch(transport, deduplicator)
             consumers.append(transport._consumer)
             self.scheduler.note("started", life)
 
@@ -319,23 +325,19 @@ class Simulation:
         except Exception as error:  # noqa: BLE001 - whatever it is, the process is started again
             self.scheduler.note("died", repr(error))
 
-
-    def _watch(
-        self, life: int, transport: KafkaTransport, deduplicator: CountedDeduplicator
-    ) -> None:
+    def _watch(self, transport: KafkaTransport, deduplicator: CountedDeduplicator) -> None:
         """Note which records a life has to itself, and let it end at some of them."""
-        poll, decide = transport.poll, deduplicator.decide
+        alone, decide = transport._alone, deduplicator.decide
+        process = self.scheduler.current
+        assert process is not None
 
-        def polled() -> Sequence[Record]:
-            records = poll()
-            if len(records) == 1 and not isinstance(records[0].headers, Damaged):
-                self._alone[records[0].partition, records[0].offset].add(life)
-            return records
+        def marked(records: Sequence[Record]) -> Sequence[Record]:
+            if len(records) == 1:
+                self._alone[records[0].partition, records[0].offset].add(process.name)
+            return alone(records)
 
         def decided(documents: Sequence[Document]) -> list[Decision]:
             if any(document.id in self._kills for document in documents):
-                process = self.scheduler.current
-                assert process is not None
                 self.scheduler.note("culprit met", len(documents))
                 if self.scheduler.chance(0.3):  # it hangs, until the supervisor ends it
                     self.scheduler.sleep(90)
@@ -343,7 +345,7 @@ class Simulation:
                 raise Killed
             return decide(documents)
 
-        transport.poll, deduplicator.decide = polled, decided  # type: ignore[method-assign]
+        transport._alone, deduplicator.decide = marked, decided  # type: ignore[method-assign]
 
 
 def simulate(seed: int, parts: Parts | None = None, *, trace: bool = False) -> Result:
