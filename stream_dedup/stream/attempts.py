@@ -180,15 +180,17 @@ class Attempts:
 
     def passed(self, offsets: Mapping[Partition, int]) -> None:
         """Note that everything before some offsets is answered."""
-        if not self._armed and not self._suspects:
-            return
-        for partition, place in self.places(offsets).items():
-            left = self._left(partition, place.offset)
-            self._armed.pop(partition, None)
-            self._suspects.pop(partition, None)
-            if left is not None:
-                self._suspects[partition] = left
-            self._found[partition] = place
+        places = self.places(offsets)
+        if self._armed or self._suspects:
+            left = {
+                partition: self._left(partition, offset) for partition, offset in offsets.items()
+            }
+            for partition, marker in left.items():
+                self._armed.pop(partition, None)
+                self._suspects.pop(partition, None)
+                if marker is not None:
+                    self._suspects[partition] = marker
+        self._found |= places
 
     @property
     def marked(self) -> Collection[Partition]:

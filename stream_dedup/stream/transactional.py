@@ -270,6 +270,8 @@ class Transactional(ABC):
         if not places:
             return True
         try:
+            for partition, place in places.items():  # a marker must not move anything
+                self._check(partition, place.offset)
             self._transact((), places)
         except Exception as error:  # noqa: BLE001 - as in ``publish``
             log.warning("an attempt could not be marked: %(cause)s", {"cause": describe(error)})

@@ -572,6 +572,39 @@ class TestRefusals:
         transport.publish(outputs(Input(0, 6)))
         assert transport._width == 2
 
+    @pytest.mark.parametrize("count", [1, 15, 17, 30, 1000])
+    def test_however_many_are_refused_each_is_named(
+        self, kafka: Pretended, monkeypatch: pytest.MonkeyPatch, count: int
+    ) -> None:
+        """Without a word on which; the loop publishes a dead letter in the place of each."""
+        records = [Input(0, offset) for offset in range(1000)]
+        bad = {one.offset for one in records[500 - count // 2 :][:count]}
+
+        def refuse(_self: KafkaTransport, some: Sequence[Output], _places: Any) -> None:
+            if any(one.record.offset in bad and one.topic == "annotated" for one in some):
+                raise transactional.RecordRefusedError(KafkaError("large"), None)
+
+        transport = opened(kafka, SETTINGS.model_copy(update={"batch_documents": 1000}))
+        monkeypatch.setattr(KafkaTransport, "_transact", refuse)
+        letters: set[int] = set()
+        tries = 0
+        while records:
+            tries += 1
+            some = outputs(*records[: transport._width])
+            some = [
+                one._replace(topic="l") if one.record.offset in letters else one for one in some
+            ]
+            try:
+                transport.publish(some)
+            except PublishError as error:
+                letters |= {offset for _, _, offset in error.refused or {}}
+            else:
+                del records[: len(some)]
+
+        assert letters == bad
+        # Two for each, and a few to get down to one record and up again.
+        assert tries < 2 * count + 60
+
 
 class TestRecovering:
     def test_it_is_tried_again_while_kafka_is_away(
