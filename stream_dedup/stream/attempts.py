@@ -30,14 +30,15 @@ class Marker(msgspec.Struct, frozen=True, tag_field="stream_dedup_attempt", tag=
     Attributes:
         end: offset behind the last record that may be the cause.
         by: the process that wrote it.
-        lives: lives that have begun with the record at the offset alone.
+        tried: the processes that have begun with the record at the offset alone. Who finds itself
+            there has not died: partitions may go to and fro between processes that are stopped.
         row: records given up right before it.
         careful: whether records are taken one at a time up to the end.
     """
 
     end: int
     by: str
-    lives: int = 0
+    tried: tuple[str, ...] = ()
     row: int = 0
     careful: bool = False
 
@@ -50,13 +51,13 @@ class Marker(msgspec.Struct, frozen=True, tag_field="stream_dedup_attempt", tag=
             return None
 
     def written(self) -> str:
-        """Write it down: some 80 characters, of the 4,096 that brokers take."""
+        """Write it down: less than 500 characters, of the 4,096 that brokers take."""
         return msgspec.json.encode(self).decode()
 
     @property
     def ended(self) -> int:
         """The lives that ended with the record, when one more has just begun."""
-        return self.lives - 1
+        return len(self.tried) - 1
 
     @property
     def gives_up(self) -> bool:
@@ -133,10 +134,11 @@ class Attempts:
             return
         self._armed.pop(partition, None)
         self._suspects.pop(partition, None)
-        if marker is not None and marker.by == self._by:  # this life did not end
-            lives = max(0, marker.lives - 1)
-            marker = msgspec.structs.replace(marker, lives=lives) if marker.careful else None
-            place = Place(place.offset, marker.written() if marker else "")
+        if marker is not None and marker.by == self._by and not marker.careful:
+            marker, place = None, Place(place.offset)
+        elif marker is not None and self._by in marker.tried:
+            marker = msgspec.structs.replace(marker, tried=self._others(marker))
+            place = Place(place.offset, marker.written())
         self._found[partition] = place
         if marker is not None:
             self._suspects[partition] = marker
@@ -156,11 +158,12 @@ class Attempts:
     def begin_alone(self, partition: Partition, offset: int) -> dict[Partition, Place]:
         """Return the marker to be written before a record is worked on that is alone."""
         armed, suspect = self._armed.get(partition), self._suspects.get(partition)
-        if armed is not None and armed.marker.lives:
+        if armed is not None and armed.marker.tried:
             return {}
         known = suspect or Marker(offset + 1, self._by)
         end = max(known.end, offset + 1)
-        marker = Marker(end, self._by, known.lives + 1, known.row, careful=True)
+        tried = (*self._others(known), self._by)
+        marker = Marker(end, self._by, tried, known.row, careful=True)
         return {partition: self._arm(partition, marker)}
 
     def verdict(self, partition: Partition) -> Marker | None:
@@ -225,4 +228,7 @@ class Attempts:
         if not row and offset >= end:
             return None
         # What comes right behind a record that was given up is taken alone, too.
-        return Marker(max(end, offset + 1), self._by, 0, row, careful=True)
+        return Marker(max(end, offset + 1), self._by, (), row, careful=True)
+
+    def _others(self, marker: Marker) -> tuple[str, ...]:
+        return tuple(one for one in marker.tried if one != self._by)

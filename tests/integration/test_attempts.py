@@ -150,7 +150,7 @@ class TestDeaths:
                         for partition in {one.partition for one in records}:
                             marker = Marker.read(found[partition][1])
                             assert marker is not None
-                            assert (marker.lives, found[partition][0]) == (0, 0)
+                            assert (marker.tried, found[partition][0]) == ((), 0)
                     if records:
                         stream.answer(transport, records)
                     seen += len(records)
