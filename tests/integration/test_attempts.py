@@ -172,7 +172,7 @@ class TestDeaths:
                 while not transport.poll():
                     pass
                 marked = [Marker.read(text) for _, text in metadata(kafka, settings).values()]
-                assert [one.lives for one in marked if one is not None and one.lives] == [1]
+                assert [len(one.tried) for one in marked if one is not None and one.tried] == [1]
                 transport.unmark()
 
         assert stream.live(lambda _: False)

@@ -19,6 +19,7 @@ from kafka import KafkaConsumer, TopicPartition  # type: ignore[import-untyped]
 from kafka.admin import ConfigResource, KafkaAdminClient  # type: ignore[import-untyped]
 
 from stream_dedup.settings import Settings
+from stream_dedup.stream import transactional
 from stream_dedup.stream.clients import open_transport
 from stream_dedup.stream.loop import Loop
 from stream_dedup.types import Decision, Document, DocumentId, Method, Status
@@ -83,8 +84,14 @@ def send(kafka: KafkaBroker, topics: Topics, records: Sequence[Input]) -> int:
     """Send value and headers of each in one batch; return its bytes."""
     content = b"".join(record(n, *one) for n, one in enumerate(records))
     written = sealed("zstd", len(records), zstandard.ZstdCompressor(level=9).compress(content))
-    send_batch(kafka.bootstrap, topics.input, written)
-    return len(written)
+    for _ in range(50):  # a topic that is new may have no leader that knows of it
+        try:
+            send_batch(kafka.bootstrap, topics.input, written)
+        except AssertionError:
+            time.sleep(0.1)
+        else:
+            return len(written)
+    pytest.fail("the broker takes no batch")
 
 
 def work_off(settings: Settings, count: int, seconds: float = 50) -> int:
@@ -135,12 +142,20 @@ def reasons(kafka: KafkaBroker, topics: Topics) -> list[tuple[bytes, int]]:
 
 
 @both
+@pytest.mark.parametrize("may_ask", [True, False])
 def test_one_compressed_batch_of_many_refused(
-    kafka: KafkaBroker, places: Topics, name: Name
+    kafka: KafkaBroker,
+    places: Topics,
+    name: Name,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    may_ask: bool,
 ) -> None:
     """The attack: 30 records in a batch of 870 KB, whose headers are too large for the output."""
-    wide: list[Input] = [(b'{"text": "t"}', [(b"h", WIDE)])] * 30
-    records = [*small(2), *wide[:15], *small(1), *wide[15:], *small(2)]
+    wide: list[Input] = [(b'{"text": "t"}', [(b"h", WIDE)])] * (30 if may_ask else 4)
+    records = [*small(2), *wide[:2], *small(1), *wide[2:], *small(2)]
+    if not may_ask:
+        monkeypatch.setattr(transactional, "read_limits", lambda _settings, _topics: {})
     assert send(kafka, places, records) < 900_000
 
     work_off(settings_for(name, kafka, places), len(records))
@@ -148,3 +163,33 @@ def test_one_compressed_batch_of_many_refused(
     refused = [number for number, (_, headers) in enumerate(records) if headers]
     assert reasons(kafka, places) == [(b"refused", number) for number in refused]
     assert answered(kafka, places) == [n for n in range(len(records)) if n not in refused]
+
+
+@both
+def test_a_dead_letter_that_is_refused_although_it_is_cut(
+    kafka: KafkaBroker, places: Topics, name: Name
+) -> None:
+    limit(kafka, places.dead_letter, max_message_bytes="2000", cleanup_policy="compact")
+    noise = base64.b64encode(random.Random(3).randbytes(6000))
+    send(kafka, places, [*small(1), (b"no JSON " + noise, [(b"h", noise)]), *small(1)])
+
+    work_off(settings_for(name, kafka, places), 3)
+
+    (letter,) = read(kafka, places.dead_letter)
+    said = dict(letter.headers)
+    assert said["dead-letter-reason"] == b"refused"
+    assert said["dead-letter-truncated"] == b"value,key,headers"
+    assert letter.key == f"{places.input}/0/1".encode()
+    assert answered(kafka, places) == [0, 2]
+
+
+@both
+def test_a_compacted_output_takes_no_message_without_a_key(
+    kafka: KafkaBroker, places: Topics, name: Name
+) -> None:
+    limit(kafka, places.output, cleanup_policy="compact")
+    send(kafka, places, small(20))
+
+    work_off(settings_for(name, kafka, places), 20)
+
+    assert reasons(kafka, places) == [(b"refused", number) for number in range(20)]
