@@ -69,6 +69,9 @@ def dead_letter(topic: str, record: Record, poison: Poison) -> Output:
     """Answer a record that cannot be decided: as far as it came, cut if too large, and why."""
     key, value, headers = record.key, record.value, _kept(record.headers, DEAD_LETTER_HEADERS)
     truncated = list(poison.lost)
+    if poison.reason is Reason.REFUSED and poison.lost:
+        # Even cut it was refused. A compacted topic takes nothing without a key.
+        key, value, headers = source_of(record).encode(), b"", []
     if poison.reason in {Reason.TOO_LARGE, Reason.REFUSED}:
         if value is not None and len(value) > TRUNCATED_BYTES:
             value = value[:TRUNCATED_BYTES]

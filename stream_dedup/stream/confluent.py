@@ -26,10 +26,10 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import groupby
 from operator import attrgetter, methodcaller
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 from confluent_kafka import (
     OFFSET_BEGINNING,
@@ -40,6 +40,7 @@ from confluent_kafka import (
 )
 
 from stream_dedup.settings import Settings
+from stream_dedup.stream.attempts import Place
 from stream_dedup.stream.bounded import OverdueError, bounded, leave_behind
 from stream_dedup.stream.confluent_clients import OPEN_TIMEOUT, open_consumer
 from stream_dedup.stream.confluent_publish import Outbox
@@ -49,12 +50,12 @@ from stream_dedup.stream.kafka_limits import (
     CLOSE_TIMEOUT,
     OVERTIME,
     PRODUCE_BATCH_BYTES,
+    SENDING_TIMEOUT,
     describe,
-    sending_timeout,
 )
 from stream_dedup.stream.poison import Reason
 from stream_dedup.stream.transactional import Transactional, log_partitions
-from stream_dedup.stream.transport import Output, Partition, PublishError, Record
+from stream_dedup.stream.transport import InputRecord, Output, Partition, Record
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +64,7 @@ _LAG_TIMEOUT = 1.0
 #: Time without a place in the group, s, after which a client is no longer trusted to find one:
 #: twice a session. A group that settles for longer than that only sees another member come and go.
 _JOIN_SECONDS = 20.0
-#: Least to which batches are cut for a topic that takes none of the usual size.
+#: Least to which produced batches are cut for a topic that takes none of the usual size.
 _LEAST_BATCH_BYTES = 10_000
 _MISNAMED = "The name of a header is not UTF-8; this client reads no headers then."
 
@@ -92,18 +93,6 @@ _PASSING = frozenset(
 #: Called so, because the interpreter looks for errors that its shortcut to a method passes over:
 #: the client sets one and returns something all the same, and it would come up anywhere later.
 _headers_of = methodcaller("headers")
-
-
-class InputRecord(NamedTuple):
-    """One input message, read out of the client's."""
-
-    topic: str
-    partition: int
-    offset: int
-    timestamp: int
-    key: bytes | None
-    value: bytes | None
-    headers: Sequence[tuple[str, bytes | None]]
 
 
 def _read(messages: Sequence[Any]) -> list[Record]:
@@ -161,11 +150,6 @@ class ConfluentTransport(Transactional):
     ) -> None:
         super().__init__(settings, transactional_id, beat, stopping)
         self._on_assigned = on_assigned
-        self._batch_bytes = PRODUCE_BATCH_BYTES
-        #: Whether a record was named as refused since records are sent one by one.
-        self._named = False
-        #: Offset behind the last polled record of each partition.
-        self._offsets: dict[Partition, int] = {}
         #: Offset at which a partition was found to end.
         self._ends: dict[Partition, int] = {}
         #: Offsets of batches just met that the client cannot unpack.
@@ -183,14 +167,13 @@ class ConfluentTransport(Transactional):
             self.close()
             raise self._unusable(error) from error
 
-    def poll(self) -> Sequence[Record]:
-        """Return the next records; see ``Transport.poll``."""
+    def _take(self, limit: int) -> Sequence[Record]:
         records: list[Record]
         if self._membership is None and time.monotonic() > self._impatient:
             self._join_anew()
         losses = self._losses
         try:
-            records = self._consume()
+            records = self._consume(limit)
             if self._packed:
                 records = self._read_packed(records)
         except Exception as error:
@@ -205,24 +188,6 @@ class ConfluentTransport(Transactional):
             self._return_batch()
             return ()
         return records
-
-    def publish(self, outputs: Sequence[Output]) -> None:
-        """Publish answers and offsets in one transaction; see ``Transport.publish``."""
-        singly = self._singly
-        try:
-            super().publish(outputs)
-        except PublishError as error:
-            self._named = self._named or bool(error.refused)
-            raise
-        if singly and not self._named and self._batch_bytes > _LEAST_BATCH_BYTES:
-            # Refused together, taken one by one: the topic takes smaller batches than usual. The
-            # client does not split them, so that the next producer makes smaller ones.
-            self._batch_bytes //= 2
-            log.warning(
-                "batches are cut to %(bytes)d bytes from now on", {"bytes": self._batch_bytes}
-            )
-            self._drop_producer()
-        self._named = False
 
     def lag(self) -> Mapping[Partition, int]:
         """Return the unread records of each partition held now."""
@@ -288,9 +253,9 @@ class ConfluentTransport(Transactional):
         leave_behind("close", self._consumer.close)
         self._join()
 
-    def _consume(self) -> list[Record]:
-        """Return up to a batch of records, and deal with what stands in the place of some."""
-        filling = Filling(self._settings)
+    def _consume(self, limit: int) -> list[Record]:
+        """Return up to so many records, and deal with what stands in the place of some."""
+        filling = Filling(self._settings, limit)
         found: list[Record] = []
         # To wait for more than one would hold up the first of a batch.
         messages = self._consumer.consume(filling.wanted(), 0) or self._consumer.consume(
@@ -348,7 +313,7 @@ class ConfluentTransport(Transactional):
             self._consumer.seek(TopicPartition(*partition, behind))
         return found
 
-    def _transact(self, outputs: Sequence[Output]) -> None:
+    def _transact(self, outputs: Sequence[Output], places: Mapping[Partition, Place]) -> None:
         if self._outbox is not None and self._outbox.shaken():
             self._drop_producer()
         if self._outbox is None:
@@ -356,14 +321,20 @@ class ConfluentTransport(Transactional):
         outbox = self._outbox
         assert outbox is not None  # noqa: S101 - for the type checker
         outbox.begin()
-        send = outbox.send_singly if self._singly else outbox.send_all
-        bounded("send", lambda: send(outputs), sending_timeout(len(outputs)), self._stopping)
-        outbox.commit(
-            [TopicPartition(*partition, offset) for partition, offset in self._offsets.items()],
-            self._membership,
-        )
-        self._committed(self._offsets)
-        self._offsets = {}
+        bounded("send", lambda: outbox.send_all(outputs), SENDING_TIMEOUT, self._stopping)
+        # No metadata is not the same as empty metadata: the client writes a zero behind that.
+        offsets = [
+            TopicPartition(*partition, *(place if place.metadata else place[:1]))
+            for partition, place in places.items()
+        ]
+        outbox.commit(offsets, self._membership)
+
+    def _read_committed(
+        self, partitions: Collection[Partition], seconds: float
+    ) -> dict[Partition, Place]:
+        asked = [TopicPartition(*partition) for partition in partitions]
+        found = self._ask_committed(asked, seconds)
+        return {(one.topic, one.partition): Place(one.offset, one.metadata or "") for one in found}
 
     def _drop_producer(self) -> None:
         if self._outbox is not None:
@@ -374,10 +345,18 @@ class ConfluentTransport(Transactional):
         self._outbox = Outbox(
             self._settings,
             self._transactional_id,
-            self._batch_bytes,
+            self._batch_bytes(),
             self._beat,
             self._stopping,
         )
+
+    def _batch_bytes(self) -> int:
+        """Return what a produced batch may have: this client does not split those refused."""
+        takes = min((one.batch_bytes for one in self._limits.values()), default=PRODUCE_BATCH_BYTES)
+        # Without knowing that, what is refused together is polled in smaller pieces; the producer
+        # made after a refusal makes smaller batches, too, and keeps to these.
+        piece = PRODUCE_BATCH_BYTES * self._width // self._settings.batch_documents
+        return max(_LEAST_BATCH_BYTES, min(PRODUCE_BATCH_BYTES, piece, takes * 9 // 10))
 
     def _is_fenced(self, error: Exception) -> bool:
         return isinstance(error, KafkaException) and error.args[0].code() in _FENCED
@@ -387,21 +366,26 @@ class ConfluentTransport(Transactional):
         held = self._consumer.assignment()
         if not held:
             return
-        # Waits while an offset is part of an unfinished transaction (isolation level).
-        committed = bounded(
-            "committed",
-            lambda: self._consumer.committed(held, OPEN_TIMEOUT),
-            OPEN_TIMEOUT + OVERTIME,
-            self._stopping,
-        )
+        committed = self._ask_committed(held, OPEN_TIMEOUT)
         for partition in committed:
-            if partition.error is not None:
-                raise KafkaException(partition.error)
             self._check((partition.topic, partition.partition), max(0, partition.offset))
             if partition.offset < 0:
                 partition.offset = OFFSET_BEGINNING
         # Unlike ``seek`` this is possible at any time, and drops what was fetched ahead.
         self._consumer.assign(committed)
+
+    def _ask_committed(self, partitions: Sequence[Any], seconds: float) -> Any:
+        # Waits while an offset is part of an unfinished transaction (isolation level).
+        committed = bounded(
+            "committed",
+            lambda: self._consumer.committed(partitions, seconds),
+            seconds + OVERTIME,
+            self._stopping,
+        )
+        for partition in committed:
+            if partition.error is not None:
+                raise KafkaException(partition.error)
+        return committed
 
     def _assigned(self, consumer: Any, partitions: Sequence[Any]) -> None:
         """Note the membership; the client starts reading at the committed offsets by itself."""
@@ -409,6 +393,7 @@ class ConfluentTransport(Transactional):
             return
         log_partitions(log, "assigned", partitions)
         self._membership = consumer.consumer_group_metadata()
+        self._attempts.reset()
         self._on_assigned(len(partitions))
 
     def _revoked(self, consumer: Any, partitions: Sequence[Any]) -> None:

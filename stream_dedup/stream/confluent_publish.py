@@ -143,20 +143,8 @@ class Outbox:
         for output in outputs:
             send(output)
         self._beat()
-        self._flush(None)
+        self._flush()
         self._beat()
-
-    def send_singly(self, outputs: Sequence[Output]) -> None:
-        """Send one after the other, each when the last has arrived: slow, but tells who is refused.
-
-        Raises:
-            RecordRefusedError: the broker refuses this record.
-            KafkaException: something did not arrive.
-        """
-        for output in outputs:
-            self._send(output)
-            self._flush(output)
-            self._beat()
 
     def _send(self, output: Output) -> None:
         topic, record, value, headers, key, timestamp, by_key = output
@@ -173,9 +161,14 @@ class Outbox:
         except BufferError:
             self._make_room()
             self._send(output)
+        except (TypeError, ValueError) as error:  # the client cannot write it down
+            raise RecordRefusedError(error, position_of(output)) from error
         except KafkaException as error:
             if error.args[0].code() in _REFUSALS:
                 raise RecordRefusedError(error, position_of(output)) from error
+            # A refusal ends the transaction, and this one may only be told of that.
+            self._producer.poll(0)
+            self._check()
             raise
 
     def _route(self, topic: str) -> tuple[int, bool]:
@@ -193,26 +186,26 @@ class Outbox:
     def _make_room(self) -> None:
         """Wait until less is under way, or until something of it failed."""
         self._producer.poll(_ROOM_SECONDS)
-        self._check(None)
+        self._check()
         self._beat()
 
-    def _flush(self, output: Output | None) -> None:
+    def _flush(self) -> None:
         deadline = time.monotonic() + DELIVERY_TIMEOUT
         # In steps, because with one failed message the rest may wait for the end of a transaction
         # that will never come.
         while left := self._producer.flush(_FLUSH_SECONDS):
-            self._check(output)
+            self._check()
             if time.monotonic() > deadline:
                 msg = f"{left} messages did not arrive in time"
                 raise TimeoutError(msg)
-        self._check(output)
+        self._check()
 
-    def _check(self, output: Output | None) -> None:
-        """Raise the first failure; ``output`` is what it must be about, if it can only be one."""
+    def _check(self) -> None:
+        """Raise the first failure."""
         if not self._failures:
             return
         # The first: those after it failed because the transaction had.
         error = KafkaException(self._failures[0])
         if self._failures[0].code() in _REFUSALS:
-            raise RecordRefusedError(error, output and position_of(output))
+            raise RecordRefusedError(error, None)
         raise error

@@ -18,10 +18,14 @@ class Filling:
     What a client unpacks for one call lies in memory before anybody can count it, and compressed
     messages may be a hundred times as large as what was fetched. So it is asked for a part at a
     time, as many records as there is room for by the largest one seen.
+
+    Args:
+        settings: how large a batch may be.
+        limit: how many records it may have.
     """
 
-    def __init__(self, settings: Settings) -> None:
-        self._records = settings.batch_documents
+    def __init__(self, settings: Settings, limit: int) -> None:
+        self._records = limit
         self._most = self._room = settings.batch_bytes
         self._least = max(1, self._room // settings.max_document_bytes)
         self._largest = 0

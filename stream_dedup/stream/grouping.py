@@ -6,7 +6,8 @@ One turn of ``GroupLoop.step``:
 2. *Fold* them into the states in Redis: read, fold, swap. A state names the last offset that it
    was folded from, and is put only in the place of the one that was read, so a batch that comes
    again, or a process that was given up for dead, changes nothing.
-3. *Publish* the state of every group touched, dead letters and offsets in one transaction.
+3. *Publish* the state of every group touched, dead letters and offsets in one transaction. A member
+   whose group's state the broker refuses is in the state in Redis, and a dead letter.
 4. *Count*, only what is visible now.
 
 When Redis has lost the states they are read back from the topic that they were published on, which
@@ -33,6 +34,7 @@ from stream_dedup.stream.keeper import Keeper
 from stream_dedup.stream.lag import LagReport
 from stream_dedup.stream.patience import Clock, Patience
 from stream_dedup.stream.poison import Poison, Reason
+from stream_dedup.stream.refusals import Refusals
 from stream_dedup.stream.transport import Output, PublishError, Record, Transport
 from stream_dedup.types import Status
 
@@ -67,6 +69,7 @@ class GroupLoop:
         self._clock = clock
         self._stopping = stopping
         self._beat = beat
+        self._refusals = Refusals(settings.dead_letter_topic)
         self._failures = Patience(clock)
         self._outage = Outage(log, "Redis", clock)
         self._lag = LagReport(transport, clock)
@@ -93,7 +96,7 @@ class GroupLoop:
         if not records:
             self._lag.read()
             return 0
-        members, poison = _decode(records)
+        members, poison = _decode(records, self._refusals)
         folded = self._fold(members)
         if folded is None:
             return 0
@@ -117,6 +120,7 @@ class GroupLoop:
                 self._restore(patience)
             except ServiceError as error:
                 self._outage.failed(error)
+                self._transport.unmark()
                 patience.wait(error)
             else:
                 self._outage.ended()
@@ -141,9 +145,13 @@ class GroupLoop:
             self._transport.publish(outputs)
         except PublishError as error:
             metrics.transaction_aborts_total.inc()
-            self._failures.wait(error)
+            if error.refused is None:
+                self._failures.wait(error)
+            else:
+                self._refusals.note(error)
             return False
         self._failures.reset()
+        self._refusals.clear()
         return True
 
     def _count(
@@ -158,10 +166,15 @@ class GroupLoop:
 
 
 def _decode(
-    records: Sequence[Record],
+    records: Sequence[Record], refusals: Refusals
 ) -> tuple[list[tuple[Record, Member]], list[tuple[Record, Poison]]]:
     members, poison = [], []
     for record in records:
+        try:
+            refusals.check(record)
+        except Poison as refused:
+            poison.append((record, refused.alone()))
+            continue
         if isinstance(record.headers, Damaged):
             poison.append((record, record.headers.poison()))
             continue

@@ -18,12 +18,13 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, ClassVar
 
-from kafka import ConsumerRebalanceListener  # type: ignore[import-untyped]
+from kafka import ConsumerRebalanceListener, TopicPartition  # type: ignore[import-untyped]
 from kafka.errors import KafkaError, RetriableError  # type: ignore[import-untyped]
 from kafka.structs import OffsetAndMetadata  # type: ignore[import-untyped]
 
 from stream_dedup.errors import ServiceError
 from stream_dedup.settings import Settings
+from stream_dedup.stream.attempts import Attempts, Place
 from stream_dedup.stream.bounded import OverdueError, bounded
 from stream_dedup.stream.filling import Filling
 from stream_dedup.stream.kafka_clients import discard, open_consumer, open_producer
@@ -33,8 +34,8 @@ from stream_dedup.stream.kafka_limits import (
     OFFSETS_TIMEOUT,
     OPEN_TIMEOUT_MS,
     PRODUCER_TIMEOUT,
+    SENDING_TIMEOUT,
     describe,
-    sending_timeout,
 )
 from stream_dedup.stream.kafka_publish import Publishing
 from stream_dedup.stream.patience import BACKOFF
@@ -73,22 +74,21 @@ class KafkaTransport(Transactional):
         stopping: Callable[[], bool] = lambda: False,
     ) -> None:
         super().__init__(settings, transactional_id, beat, stopping)
-        self._offsets: dict[Any, Any] = {}
         self._membership: Any = None
         self._producer: Any = None
         self._consumer: Any = None
         try:
             self._consumer = open_consumer(settings, transactional_id)
-            self._consumer.subscribe(topics=[settings.input_topic], listener=_Listener(on_assigned))
+            listener = _Listener(on_assigned, self._attempts)
+            self._consumer.subscribe(topics=[settings.input_topic], listener=listener)
             beat()
             self._open_producer()
         except (KafkaError, OverdueError) as error:
             self.close()
             raise self._unusable(error) from error
 
-    def poll(self) -> Sequence[Record]:
-        """Return the next records; see ``Transport.poll``."""
-        filling = Filling(self._settings)
+    def _take(self, limit: int) -> Sequence[Record]:
+        filling = Filling(self._settings, limit)
         polled: dict[Any, list[Record]] = {}
         wait = self._settings.batch_wait
         while wanted := filling.wanted():
@@ -106,7 +106,7 @@ class KafkaTransport(Transactional):
                 break
             wait = 0.0
         self._offsets = {
-            partition: OffsetAndMetadata(records[-1].offset + 1, "", -1)
+            (partition.topic, partition.partition): records[-1].offset + 1
             for partition, records in polled.items()
         }
         self._circles.note(filling.taken)
@@ -182,7 +182,7 @@ class KafkaTransport(Transactional):
             now.member_id,
         )
 
-    def _transact(self, outputs: Sequence[Output]) -> None:
+    def _transact(self, outputs: Sequence[Output], places: Mapping[Partition, Place]) -> None:
         producer = self._producer
         if producer is None:
             msg = "the producer of the last transaction could not be replaced"
@@ -190,17 +190,30 @@ class KafkaTransport(Transactional):
         inputs = len(self._consumer.partitions_for_topic(self._settings.input_topic))
         producer.begin_transaction()
         publishing = Publishing(producer, inputs, self._beat)
-        send = publishing.send_singly if self._singly else publishing.send_all
-        self._bounded("send", lambda: send(outputs), sending_timeout(len(outputs)))
-        offsets, membership = self._offsets, self._membership
+        self._bounded("send", lambda: publishing.send_all(outputs), SENDING_TIMEOUT)
+        offsets = {
+            TopicPartition(*partition): OffsetAndMetadata(place.offset, place.metadata, -1)
+            for partition, place in places.items()
+        }
+        membership = self._membership
         self._bounded(
             "send_offsets_to_transaction",
             lambda: producer.send_offsets_to_transaction(offsets, membership),
             OFFSETS_TIMEOUT,
         )
         self._bounded("commit_transaction", producer.commit_transaction, DELIVERY_TIMEOUT)
-        self._committed({partition: one.offset for partition, one in offsets.items()})
-        self._offsets = {}
+
+    def _read_committed(
+        self, partitions: Collection[Partition], seconds: float
+    ) -> dict[Partition, Place]:
+        found = {}
+        for partition in partitions:
+            # Waits while an offset is part of an unfinished transaction (isolation level).
+            one = self._consumer.committed(
+                TopicPartition(*partition), metadata=True, timeout_ms=int(seconds * 1000)
+            )
+            found[partition] = Place(-1) if one is None else Place(one.offset, one.metadata or "")
+        return found
 
     def _drop_producer(self) -> None:
         if self._producer is not None:
@@ -234,14 +247,16 @@ class KafkaTransport(Transactional):
 class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
     """Notes assignments. A batch in hand needs no care: its commit is fenced by generation."""
 
-    def __init__(self, on_assigned: Callable[[int], None]) -> None:
+    def __init__(self, on_assigned: Callable[[int], None], attempts: Attempts) -> None:
         self._on_assigned = on_assigned
+        self._attempts = attempts
 
     def on_partitions_revoked(self, revoked: Collection[Any]) -> None:
         """Do nothing: everything polled before this was published or will be refused."""
         log_partitions(log, "gave up", revoked)
 
     def on_partitions_assigned(self, assigned: Collection[Any]) -> None:
-        """Note how many partitions there are now."""
+        """Note how many partitions there are now, which others may have worked on meanwhile."""
         log_partitions(log, "assigned", assigned)
+        self._attempts.reset()
         self._on_assigned(len(assigned))

@@ -24,6 +24,8 @@ ENVELOPE_BYTES = 4 * 1024 * 1024
 LINGER_MS = 50
 #: Longest wait for the broker's answer to produced records; halved for a single request.
 DELIVERY_TIMEOUT = 30.0
+#: Time in which all of a transaction has arrived or failed; far below the supervisor's.
+SENDING_TIMEOUT = 2 * DELIVERY_TIMEOUT
 #: Time in which the group's coordinator takes the offsets of a transaction; it takes milliseconds.
 OFFSETS_TIMEOUT = 10.0
 #: Time for a producer to open: bootstrap, and the end of the transaction of its former life.
@@ -41,11 +43,6 @@ RECONNECT_MS = 5000
 def unpacked_limit(settings: Settings) -> int:
     """Return the bytes that a batch may unpack to, with room for the largest document."""
     return max(settings.max_unpacked_bytes, settings.max_document_bytes + ENVELOPE_BYTES)
-
-
-def sending_timeout(count: int) -> float:
-    """Return the time, s, in which messages have arrived or failed, even one after the other."""
-    return (count + 1) * DELIVERY_TIMEOUT
 
 
 def describe(error: BaseException) -> str:

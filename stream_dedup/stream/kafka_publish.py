@@ -9,6 +9,7 @@ from typing import Any
 from kafka.errors import (  # type: ignore[import-untyped]
     InvalidRecordError,
     InvalidTimestampError,
+    KafkaError,
     MessageSizeTooLargeError,
     RecordListTooLargeError,
     UnknownError,
@@ -52,9 +53,17 @@ class Publishing:
             RecordRefusedError: the broker refuses a record, maybe unknown which.
             KafkaError: something did not arrive.
         """
-        futures = [self._send(output) for output in outputs]
-        self._beat()
-        self._flush()
+        futures: list[Any] = []
+        try:
+            for output in outputs:
+                futures.append(self._send(output))  # noqa: PERF401 - those sent before an error
+            self._beat()
+            self._flush()
+        except KafkaError:
+            # The first refusal ends the transaction, and what is sent behind it is told no more.
+            self._raise_refusal(futures)
+            raise
+        self._raise_refusal(futures)
         for future in futures:
             if not future.succeeded():
                 self._await(future, None)
@@ -73,6 +82,12 @@ class Publishing:
             self._await(future, position_of(output))
             self._beat()
 
+    @staticmethod
+    def _raise_refusal(futures: Sequence[Any]) -> None:
+        for future in futures:
+            if isinstance(error := future.exception, _REFUSALS):
+                raise RecordRefusedError(error, None) from error
+
     def _send(self, output: Output) -> Any:
         topic, record, value, headers, key, timestamp, by_key = output
         count = self._counts.get(topic)
@@ -87,7 +102,8 @@ class Publishing:
             partition = (murmur2(key) & 0x7FFFFFFF) % count
         try:
             return self._producer.send(topic, value, key, headers, partition, timestamp)
-        except MessageSizeTooLargeError as error:
+        except (MessageSizeTooLargeError, AssertionError, TypeError, ValueError) as error:
+            # The others: the client cannot write it down, whatever it is.
             raise RecordRefusedError(error, position_of(output)) from error
 
     def _flush(self) -> None:

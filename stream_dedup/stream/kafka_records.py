@@ -27,6 +27,7 @@ from kafka.record.util import decode_varint, encode_varint  # type: ignore[impor
 from stream_dedup.stream.damaged import Damaged
 from stream_dedup.stream.decompress import UnpackError, unpack
 from stream_dedup.stream.poison import Reason
+from stream_dedup.stream.transport import EVERYTHING
 
 #: Records of an unreadable batch that are told one by one. A batch may claim two thousand million.
 MOST_TOLD = 10_000
@@ -34,8 +35,6 @@ MOST_TOLD = 10_000
 MOST_HEADERS = 100_000
 #: A batch of fewer bytes has no room for headers that would matter, so they are not counted.
 _WIDE_BYTES = 4 << 20
-#: What a record has lost of which nothing was read.
-EVERYTHING = ("value", "key", "headers")
 _NO_HEADERS = b"\0"
 
 _Kind = TypeVar("_Kind")

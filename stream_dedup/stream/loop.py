@@ -11,8 +11,9 @@ One turn of ``Loop.step``:
 4. *Annotate*: each decision goes into the bytes that it answers.
 5. *Publish* annotations, dead letters and input offsets in one transaction. If that fails nothing
    of it is visible, the input goes back to the last commit, and the turn ends; the next begins
-   with the same records. A record that the broker refuses for good is remembered, and becomes a
-   dead letter when it comes again.
+   with the same records, or with fewer where the broker refused something and it is not known
+   what. A record that the broker refuses for good is remembered, and becomes a dead letter when it
+   comes again.
 6. *Count*, only what is visible now, and tell the observer, if there is one.
 
 The loop ends when it is asked to, between turns, or with a ``ServiceError`` when the index or
@@ -47,10 +48,10 @@ from stream_dedup.stream.decoding import Decoder, ids_of_key
 from stream_dedup.stream.lag import LagReport
 from stream_dedup.stream.patience import Clock, Patience
 from stream_dedup.stream.poison import Poison, Reason
+from stream_dedup.stream.refusals import Refusals
 from stream_dedup.stream.tombstones import Tombstone, cut
 from stream_dedup.stream.transport import (
     Output,
-    Position,
     PublishError,
     Record,
     Transport,
@@ -140,8 +141,7 @@ class Loop:
             metrics.documents_total.labels(str(status))
         for reason in Reason:
             metrics.dead_letters_total.labels(str(reason))
-        #: Outputs that the broker refused for good, by input position: what it said.
-        self._refused: dict[Position, str] = {}
+        self._refusals = Refusals(settings.dead_letter_topic)
         self._failures = Patience(clock)
         self._outage = Outage(log, "the index", clock)
         self._lag = LagReport(transport, clock)
@@ -197,12 +197,11 @@ class Loop:
 
     def _decode(self, records: Sequence[Record]) -> _Batch:
         batch = _Batch([], [], [], [], [])
-        decode, refused = self._decoder.decode, self._refused
+        decode, check_refused = self._decoder.decode, self._refusals.check
         for record in records:
             source = source_of(record)
             try:
-                if refused:
-                    self._check_refused(record)
+                check_refused(record)
                 if isinstance(record.headers, Damaged):
                     raise record.headers.poison()
                 if record.value is None:
@@ -222,11 +221,6 @@ class Loop:
                 batch.records.append(record)
                 batch.documents.append(document)
         return batch
-
-    def _check_refused(self, record: Record) -> None:
-        said = self._refused.get((record.topic, record.partition, record.offset))
-        if said is not None:
-            raise Poison(Reason.REFUSED, f"The broker refuses the annotated message: {said}")
 
     def _decide(self, batch: _Batch) -> list[Decision] | None:
         """Decide the documents and forget what tombstones name; None when asked to stop."""
@@ -249,6 +243,7 @@ class Loop:
             except ServiceError as error:
                 metrics.index_retries_total.inc()
                 self._outage.failed(error)
+                self._transport.unmark()
                 patience.wait(error)
             else:
                 self._outage.ended()
@@ -302,11 +297,13 @@ class Loop:
         except PublishError as error:
             metrics.transaction_aborts_total.inc()
             self._deduplicator.discard()
-            self._remember_refused(error)
-            self._failures.wait(error)
+            if error.refused is None:
+                self._failures.wait(error)
+            else:  # there is nothing to wait for: fewer records come next, or dead letters go out
+                self._refusals.note(error)
             return False
         self._failures.reset()
-        self._refused.clear()
+        self._refusals.clear()
         self._settle()
         return True
 
@@ -315,16 +312,6 @@ class Loop:
             self._deduplicator.settle()
         except ServiceError as error:  # what was replaced stays until the next batch is published
             self._outage.failed(error)
-
-    def _remember_refused(self, error: PublishError) -> None:
-        again = self._refused.keys() & error.refused.keys()
-        if again:
-            msg = (
-                f"The topic {self._settings.dead_letter_topic} refuses even the cut form of "
-                f"{len(again)} messages: {error}. Raise its max.message.bytes."
-            )
-            raise ServiceError(msg) from error
-        self._refused.update(error.refused)
 
     def _spent(self, stage: str, since: float) -> float:
         now = self._clock.monotonic()

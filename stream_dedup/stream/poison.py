@@ -31,6 +31,7 @@ class Reason(StrEnum):
     BAD_HEADER = "bad_header"
     UNREADABLE = "unreadable"
     REFUSED = "refused"
+    FATAL = "fatal"
 
 
 class Poison(Exception):  # noqa: N818 - named as operators say it
@@ -39,7 +40,7 @@ class Poison(Exception):  # noqa: N818 - named as operators say it
     Attributes:
         reason: one of a closed list, fit for a metric label.
         detail: one sentence for people, under 200 characters, free of message text.
-        lost: the parts that could not be read: ``value``, ``key``, ``headers``.
+        lost: the parts that could not be read or written: ``value``, ``key``, ``headers``.
     """
 
     def __init__(self, reason: Reason, detail: str, lost: Sequence[str] = ()) -> None:

@@ -13,6 +13,13 @@ not those of long ago is looked after too: a broker of Kafka 4 that comes back f
 the group's offsets while it still reads them from its disk, and tells what it has read so far. No
 record is answered that this process has answered before: it waits until the offsets are back where
 it committed them.
+
+One message must not halt a partition, so two things make batches smaller:
+
+- *A refusal.* What surely cannot be stored is named at once, by the limits of the topics. Else
+  fewer records are polled, down to one, which is named; each piece that is published is kept, and
+  twice as many are polled after it.
+- *A death.* Beside the offsets stands which records processes died at (``attempts``).
 """
 
 from __future__ import annotations
@@ -26,14 +33,28 @@ from typing import Any, ClassVar
 from stream_dedup.errors import ServiceError
 from stream_dedup.outage import Outage
 from stream_dedup.settings import Settings
+from stream_dedup.stream.attempts import Attempts, Marker, Place
 from stream_dedup.stream.bounded import OverdueError
 from stream_dedup.stream.collector import Circles
-from stream_dedup.stream.kafka_limits import describe
+from stream_dedup.stream.damaged import Damaged
+from stream_dedup.stream.kafka_limits import OPEN_TIMEOUT_MS, describe
+from stream_dedup.stream.misfits import TopicLimits, misfits, read_limits
 from stream_dedup.stream.patience import Patience
-from stream_dedup.stream.transport import Output, Partition, Position, PublishError, Record
+from stream_dedup.stream.poison import Reason
+from stream_dedup.stream.transport import (
+    EVERYTHING,
+    InputRecord,
+    Output,
+    Partition,
+    Position,
+    PublishError,
+    Record,
+)
 
 log = logging.getLogger(__name__)
 
+#: Time to see whether an attempt can be taken back, s: at the end of a process there is not much.
+UNMARK_TIMEOUT = 3.0
 #: Time after which the process gives up to put a producer in place.
 RECOVERY_TIMEOUT = 120.0
 
@@ -94,13 +115,26 @@ class Transactional(ABC):
         self._fences = 0
         self._outage = Outage(log, "Kafka")
         self._circles = Circles(settings.batch_bytes)
-        #: Send records one by one, to learn which of them the broker refuses.
-        self._singly = False
+        #: Records that are polled at most: fewer while the broker refuses some, unknown which.
+        self._width = settings.batch_documents
+        #: Whether a record was named as refused, and nothing was published since.
+        self._named = False
+        #: Offset behind the last polled record of each partition.
+        self._offsets: dict[Partition, int] = {}
+        #: What output topics take, as they said when one of them refused something.
+        self._limits: dict[str, TopicLimits] = {}
+        self._attempts = Attempts()
+        self._marking = Patience(time)
+
+    def poll(self) -> Sequence[Record]:
+        """Return the next records; see ``Transport.poll``."""
+        records = self._take(1 if self._attempts.careful else self._width)
+        return self._guarded(records) if records else ()
 
     def publish(self, outputs: Sequence[Output]) -> None:
         """Publish answers and offsets in one transaction; see ``Transport.publish``."""
         try:
-            self._transact(outputs)
+            self._transact(outputs, self._attempts.places(self._offsets))
         except Exception as error:
             log.warning(
                 "transaction failed and will be done again: %(cause)s",
@@ -111,21 +145,46 @@ class Transactional(ABC):
                 },
             )
             self._circles.soon()
-            refused = {}
-            if isinstance(error, RecordRefusedError):
-                if error.position is not None:
-                    refused[error.position] = str(error)
-                self._singly = True
+            refused = self._refused(error, outputs)
             # Who is to end needs no other producer: there is nothing to go on with.
             if not self._stopping():
                 self._recover(fenced=self._is_fenced(error))
             raise PublishError(describe(error), refused) from error
-        self._singly = False
+        self._known.update(self._offsets)
+        self._attempts.passed(self._offsets)
+        self._offsets = {}
+        if not self._named:  # refused records tend to come together
+            self._width = min(2 * self._width, self._settings.batch_documents)
+        self._named = False
         self._beat()
 
+    def unmark(self) -> None:
+        """Take markers back; see ``Transport.unmark``."""
+        if not self._attempts.marked:
+            return
+        try:
+            found = self._read_committed(self._attempts.marked, UNMARK_TIMEOUT)
+            if places := self._attempts.take_back(found):
+                self._transact((), places)
+        except Exception as error:  # noqa: BLE001 - a life more is counted, and nothing is lost
+            log.info("an attempt could not be taken back: %(cause)s", {"cause": describe(error)})
+
     @abstractmethod
-    def _transact(self, outputs: Sequence[Output]) -> None:
-        """Do one transaction.
+    def _take(self, limit: int) -> Sequence[Record]:
+        """Wait a little for records and return up to so many, as a member of the group.
+
+        Leaves in ``_offsets`` how far they go.
+        """
+
+    @abstractmethod
+    def _read_committed(
+        self, partitions: Collection[Partition], seconds: float
+    ) -> dict[Partition, Place]:
+        """Return what the group committed; an offset below 0 where that is nothing."""
+
+    @abstractmethod
+    def _transact(self, outputs: Sequence[Output], places: Mapping[Partition, Place]) -> None:
+        """Do one transaction, with offsets.
 
         1. begin, 2. send and make sure that each record arrived, 3. add the offsets, 4. commit.
         A record that did not arrive may leave no other trace, so 2 is done before 3.
@@ -150,6 +209,79 @@ class Transactional(ABC):
     @abstractmethod
     def _is_fenced(self, error: Exception) -> bool:
         """Tell whether another producer with this id was the cause."""
+
+    def _refused(self, error: Exception, outputs: Sequence[Output]) -> dict[Position, str] | None:
+        """Say which records the broker refuses; none when it may be any, so that fewer come next.
+
+        Returns:
+            None when it was no refusal.
+        """
+        if not isinstance(error, RecordRefusedError):
+            return None
+        self._limits = read_limits(self._settings, {output.topic for output in outputs})
+        refused = misfits(outputs, self._limits, self._settings)
+        if error.position is not None:
+            refused.setdefault(error.position, str(error))
+        positions = {position_of(output) for output in outputs}
+        if not refused and len(positions) == 1:
+            refused[positions.pop()] = str(error)
+        self._named = bool(refused)
+        if not refused:
+            self._width = max(1, len(positions) // 2)
+            fields = {"records": self._width}
+            log.warning("%(records)d records are polled next, to find out which is refused", fields)
+        return refused
+
+    def _guarded(self, records: Sequence[Record]) -> Sequence[Record]:
+        """See that a life that ends with these records leaves a trace, and whether some did."""
+        attempts = self._attempts
+        if unknown := attempts.unknown(self._offsets):
+            try:
+                found = self._read_committed(unknown, OPEN_TIMEOUT_MS / 1000)
+            except self._no_answer as error:
+                self._outage.failed(describe(error))
+                self._return_batch()
+                return ()
+            for record in records:  # without a committed offset, it is that of the first
+                partition = (record.topic, record.partition)
+                if partition in found and found[partition].offset < 0:
+                    found[partition] = Place(record.offset)
+            for partition, place in found.items():
+                attempts.find(partition, place)
+        if attempts.careful:
+            return self._alone(records)
+        ends = {partition: self._offsets[partition] for partition in unknown}
+        return records if self._mark(attempts.begin(ends)) else ()
+
+    def _alone(self, records: Sequence[Record]) -> Sequence[Record]:
+        """Return the only record, or what is left of it where too many processes died at it."""
+        if len(records) > 1:
+            self._return_batch()
+            return ()
+        (record,) = records
+        partition = (record.topic, record.partition)
+        if not self._mark(self._attempts.begin_alone(partition, record.offset)):
+            return ()
+        verdict = self._attempts.verdict(partition)
+        return [record if verdict is None else given_up(record, verdict)]
+
+    def _mark(self, places: Mapping[Partition, Place]) -> bool:
+        """Write markers; return whether the batch may be worked on, else it comes again."""
+        if not places:
+            return True
+        try:
+            for partition, place in places.items():  # a marker must not move anything
+                self._check(partition, place.offset)
+            self._transact((), places)
+        except Exception as error:  # noqa: BLE001 - as in ``publish``
+            log.warning("an attempt could not be marked: %(cause)s", {"cause": describe(error)})
+            self._attempts.reset()
+            if not self._stopping():
+                self._recover(fenced=self._is_fenced(error))
+                self._marking.wait(error)
+            return False
+        self._marking.reset()
+        return True
 
     def _unusable(self, error: Exception) -> ServiceError:
         """Say that there is no working with this Kafka."""
@@ -208,6 +340,7 @@ class Transactional(ABC):
 
     def _go_back(self, patience: Patience) -> None:
         """Rewind, as soon as the offsets can be the last ones."""
+        self._attempts.look_again()
         while True:
             try:
                 self._rewind()
@@ -227,10 +360,6 @@ class Transactional(ABC):
                 "The last batch was not published; it will come again."
             )
             raise ServiceError(msg) from error
-
-    def _committed(self, offsets: Mapping[Partition, int]) -> None:
-        """Note the offsets of a transaction that was committed."""
-        self._known.update(offsets)
 
     def _check(self, partition: Partition, offset: int) -> None:
         """Refuse to go on from an offset that lies before what this process has committed.
@@ -253,6 +382,20 @@ class Transactional(ABC):
             or f"The topic {self._settings.input_topic} cannot be read: {describe(error)}. "
             "If this stays after a restart, move the group's offset past the damaged record."
         )
+
+
+def given_up(record: Record, marker: Marker) -> Record:
+    """Return a record at which processes died as one that is not to be looked at."""
+    position = (record.topic, record.partition, record.offset)
+    lost = EVERYTHING if marker.gives_up_bytes else ()
+    detail = f"{marker.ended} processes died or stalled, each working on this message alone."
+    log.error(
+        "%(lives)d processes died or stalled at %(position)s, which becomes a dead letter",
+        {"lives": marker.ended, "position": "/".join(map(str, position))},
+    )
+    headers = Damaged(() if lost else record.headers, Reason.FATAL, detail, lost)
+    key, value = (None, None) if lost else (record.key, record.value)
+    return InputRecord(*position, record.timestamp, key, value, headers)
 
 
 def log_partitions(log: logging.Logger, what: str, partitions: Collection[Any]) -> None:

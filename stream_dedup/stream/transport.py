@@ -17,6 +17,8 @@ from stream_dedup.errors import StreamDedupError
 Partition = tuple[str, int]
 #: A partition and an offset in it: the name of one input record.
 Position = tuple[str, int, int]
+#: The parts of a record.
+EVERYTHING = ("value", "key", "headers")
 
 
 class Record(Protocol):
@@ -51,6 +53,18 @@ class Record(Protocol):
         """Its headers, in order."""
 
 
+class InputRecord(NamedTuple):
+    """One input message, apart from the client's (see ``Record``)."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[tuple[str, bytes | None]]
+
+
 class Output(NamedTuple):
     """One message to publish.
 
@@ -78,15 +92,16 @@ class PublishError(StreamDedupError):
     """A batch was not published: none of it is visible, and its records will be polled again.
 
     Attributes:
-        refused: input positions whose output the broker refuses for good (too large, a time
-            stamp out of range), with what it said. To try these again unchanged is in vain.
+        refused: None when it was no refusal. Else input positions whose output the broker refuses
+            for good (too large, a time stamp out of range), with what it said: to try these again
+            unchanged is in vain. None of them when it may be any; ``poll`` then returns fewer.
     """
 
     exit_code = 69
 
     def __init__(self, message: str, refused: Mapping[Position, str] | None = None) -> None:
         super().__init__(message)
-        self.refused = dict(refused or {})
+        self.refused = refused
 
 
 class Transport(Protocol):
@@ -121,6 +136,13 @@ class Transport(Protocol):
         A worker that does not poll for minutes is otherwise taken for stuck, and its partitions go
         to others, where the same batch takes as long. What is really stuck makes no progress, and
         the supervisor ends it.
+        """
+
+    def unmark(self) -> None:
+        """Take back that what was polled last is being worked on, if that is on record.
+
+        Called before a wait for a service that is unavailable and at an orderly end: what may end
+        this process then is not to be blamed on the batch.
         """
 
     def close(self) -> None:

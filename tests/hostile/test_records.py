@@ -79,6 +79,9 @@ class Log:
     def stay(self) -> None:
         pass
 
+    def unmark(self) -> None:
+        pass
+
     def close(self) -> None:
         pass
 

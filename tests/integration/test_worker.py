@@ -111,8 +111,9 @@ POISON = [
 @on_both_transports
 class TestDeadLetters:
     def test_poison_of_every_kind_goes_aside_and_the_stream_goes_on(self, worker: Worker) -> None:
-        # Those that no client can send are in test_hostile_kafka and test_bombs.
-        unsendable = {Reason.BAD_HEADER, Reason.UNREADABLE}
+        # Those that no client can send are in test_hostile_kafka and test_bombs, and what processes
+        # die at is in test_attempts.
+        unsendable = {Reason.BAD_HEADER, Reason.UNREADABLE, Reason.FATAL}
         assert {reason for reason, _ in POISON} == set(Reason) - unsendable
         self.allow_large_input(worker)
         worker.send([Sent(document(id="before", text=TEXT))])

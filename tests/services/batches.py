@@ -80,9 +80,9 @@ def send(bootstrap: str, topic: str, written: bytes, partition: int = 0) -> int:
     host, _, port = bootstrap.partition(":")
     with socket.create_connection((host, int(port)), timeout=120) as connection:
         connection.sendall(struct.pack(">i", len(body)) + body)
-        stream = connection.makefile("rb")
-        (size,) = struct.unpack(">i", stream.read(4))
-        answer = stream.read(size)
+        with connection.makefile("rb") as stream:
+            (size,) = struct.unpack(">i", stream.read(4))
+            answer = stream.read(size)
     error, offset = struct.unpack_from(">hq", answer, 4 + 4 + 2 + len(name) + 4 + 4)
     assert error == 0, f"the broker refuses the batch with error {error}"
     return int(offset)

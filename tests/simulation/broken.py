@@ -2,34 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import count
 from typing import Any, NamedTuple
 
 import msgspec
 from kafka.errors import KafkaError  # type: ignore[import-untyped]
-from kafka.structs import OffsetAndMetadata  # type: ignore[import-untyped]
+from kafka.structs import (  # type: ignore[import-untyped]
+    OffsetAndMetadata,
+    TopicPartition,
+)
 from stream_dedup_workers.annotate import CountedDeduplicator
 
 from stream_dedup.index import claims
 from stream_dedup.index.claims import Fate, Sight
 from stream_dedup.index.driver import Driver
+from stream_dedup.stream.attempts import Place
 from stream_dedup.stream.kafka import KafkaTransport
 from stream_dedup.stream.kafka_publish import Publishing
 from stream_dedup.stream.loop import Loop
-from stream_dedup.stream.transport import Output, Record
+from stream_dedup.stream.transport import Output, Partition, Record
 from stream_dedup.types import Decision, Document
 from tests.simulation.producer import Producer
 from tests.simulation.simulation import Parts
 from tests.simulation.world import LETTERS
 
 
+def _offsets(places: Mapping[Partition, Place]) -> dict[TopicPartition, OffsetAndMetadata]:
+    return {TopicPartition(*one): OffsetAndMetadata(*place, -1) for one, place in places.items()}
+
+
 class _OffsetsFirst(KafkaTransport):
     """Commits the offsets in a transaction of their own, before the output."""
 
-    def _transact(self, outputs: Sequence[Output]) -> None:
+    def _transact(self, outputs: Sequence[Output], places: Mapping[Partition, Place]) -> None:
         self._producer.begin_transaction()
-        self._producer.send_offsets_to_transaction(self._offsets, self._membership)
+        self._producer.send_offsets_to_transaction(_offsets(places), self._membership)
         self._producer.commit_transaction()
         self._producer.begin_transaction()
         Publishing(self._producer, 1, self._beat).send_singly(outputs)
@@ -39,30 +47,30 @@ class _OffsetsFirst(KafkaTransport):
 class _OutputFirst(KafkaTransport):
     """Commits the output in a transaction of its own, before the offsets."""
 
-    def _transact(self, outputs: Sequence[Output]) -> None:
+    def _transact(self, outputs: Sequence[Output], places: Mapping[Partition, Place]) -> None:
         self._producer.begin_transaction()
         Publishing(self._producer, 1, self._beat).send_singly(outputs)
         self._producer.commit_transaction()
         self._producer.begin_transaction()
-        self._producer.send_offsets_to_transaction(self._offsets, self._membership)
+        self._producer.send_offsets_to_transaction(_offsets(places), self._membership)
         self._producer.commit_transaction()
 
 
 class _Outside(KafkaTransport):
     """Sends the output through a producer without transactions."""
 
-    def _transact(self, outputs: Sequence[Output]) -> None:
+    def _transact(self, outputs: Sequence[Output], places: Mapping[Partition, Place]) -> None:
         Publishing(Producer(), 1, self._beat).send_singly(outputs)
-        super()._transact([])
+        super()._transact([], places)
 
 
 class _LettersOutside(KafkaTransport):
     """Sends dead letters through a producer without transactions."""
 
-    def _transact(self, outputs: Sequence[Output]) -> None:
+    def _transact(self, outputs: Sequence[Output], places: Mapping[Partition, Place]) -> None:
         letters = [output for output in outputs if output.topic == LETTERS]
         Publishing(Producer(), 1, self._beat).send_singly(letters)
-        super()._transact([output for output in outputs if output.topic != LETTERS])
+        super()._transact([output for output in outputs if output.topic != LETTERS], places)
 
 
 class _Reusing(KafkaTransport):
@@ -82,13 +90,13 @@ class _Reusing(KafkaTransport):
 class _Careless(KafkaTransport):
     """Does not look whether what it sent has arrived, and goes on with a producer that failed."""
 
-    def _transact(self, outputs: Sequence[Output]) -> None:
+    def _transact(self, outputs: Sequence[Output], places: Mapping[Partition, Place]) -> None:
         self._producer.begin_transaction()
         publishing = Publishing(self._producer, 1, self._beat)
         for output in outputs:
             publishing._send(output)
         self._producer.flush()
-        self._producer.send_offsets_to_transaction(self._offsets, self._membership)
+        self._producer.send_offsets_to_transaction(_offsets(places), self._membership)
         self._producer.commit_transaction()
 
 
@@ -97,7 +105,7 @@ class _Unfenced(KafkaTransport):
 
     def publish(self, outputs: Sequence[Output]) -> None:
         try:
-            self._transact(outputs)
+            self._transact(outputs, self._attempts.places(self._offsets))
         except Exception as error:
             if not self._is_fenced(error):
                 self._recover(fenced=False)
@@ -109,12 +117,9 @@ class _Unfenced(KafkaTransport):
 class _TooFar(KafkaTransport):
     """Commits one offset too many."""
 
-    def poll(self) -> Sequence[Record]:
-        records = super().poll()
-        self._offsets = {
-            partition: OffsetAndMetadata(one.offset + 1, "", -1)
-            for partition, one in self._offsets.items()
-        }
+    def _take(self, limit: int) -> Sequence[Record]:
+        records = super()._take(limit)
+        self._offsets = {partition: offset + 1 for partition, offset in self._offsets.items()}
         return records
 
 
@@ -144,9 +149,16 @@ class _RewindingEarly(KafkaTransport):
 class _LateMember(KafkaTransport):
     """Names the membership as it is when the batch is published, not as it was polled."""
 
-    def _transact(self, outputs: Sequence[Output]) -> None:
+    def _transact(self, outputs: Sequence[Output], places: Mapping[Partition, Place]) -> None:
         self._membership = self._consumer.group_metadata()
-        super()._transact(outputs)
+        super()._transact(outputs, places)
+
+
+class _Unmarked(KafkaTransport):
+    """Leaves no trace of what it works on."""
+
+    def _mark(self, places: Mapping[Partition, Place]) -> bool:
+        return True
 
 
 class _LettersLost(Loop):
@@ -228,6 +240,10 @@ BROKEN = {
     "does not go back after an abort": Broken(Parts(_NotRewinding)),
     "goes back before the transaction has ended": Broken(Parts(_RewindingEarly), seeds=2000),
     "names its membership too late": Broken(Parts(_LateMember), seeds=1000),
+    "leaves no trace of what it works on": Broken(Parts(_Unmarked), "no end"),
+    "gives a record up at the first death": Broken(
+        Parts(patched=(("stream_dedup.stream.attempts.LIVES", 1),)), "guard", 1000
+    ),
     "drops what cannot be decoded": Broken(Parts(loop=_LettersLost)),
     "forgets before it decides": Broken(Parts(loop=_TombstonesFirst), "tombstones", 1000),
     "changes the source of a document": Broken(Parts(deduplicator=_ChangingSource), "I2"),

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from kafka.errors import (  # type: ignore[import-untyped]
     CommitFailedError,
@@ -44,14 +44,14 @@ class Transaction:
         committed: what was decided; None while it is open.
         partitions: where it has written.
         marked: where its end has arrived.
-        offsets: what it will commit, by group.
+        offsets: what it will commit, by group: offset and metadata.
     """
 
     def __init__(self) -> None:
         self.committed: bool | None = None
         self.partitions: set[TopicPartition] = set()
         self.marked: set[TopicPartition] = set()
-        self.offsets: dict[str, dict[TopicPartition, int]] = {}
+        self.offsets: dict[str, dict[TopicPartition, Any]] = {}
 
     @property
     def is_over(self) -> bool:
@@ -86,6 +86,7 @@ class Broker:
         partitions: number of partitions of every topic.
         logs: entries of each partition; None where an offset holds no record.
         offsets: committed offsets by group.
+        metadata: what stands beside them.
         down_until: moment at which brokers are back.
     """
 
@@ -97,6 +98,7 @@ class Broker:
         self.partitions = partitions
         self.logs: dict[TopicPartition, list[Entry | None]] = defaultdict(list)
         self.offsets: dict[str, dict[TopicPartition, int]] = defaultdict(dict)
+        self.metadata: dict[str, dict[TopicPartition, str]] = defaultdict(dict)
         self.down_until = 0.0
         self._timeout = timeout
         self._producers: dict[str, Producer] = {}
@@ -159,7 +161,7 @@ class Broker:
         transactional_id: str,
         epoch: int,
         group: Members,
-        offsets: dict[TopicPartition, int],
+        offsets: dict[TopicPartition, Any],
         member: str,
         generation: int,
     ) -> None:
@@ -261,7 +263,9 @@ class Broker:
             self.logs[partition].append(None)
         elif transaction.committed:
             for group, offsets in transaction.offsets.items():
-                self.offsets[group].update(offsets)
+                for place, one in offsets.items():
+                    self.offsets[group][place] = one.offset
+                    self.metadata[group][place] = one.metadata
         if partition == _OFFSETS:
             transaction.offsets = {}
         if transaction.is_over:

@@ -8,7 +8,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import NamedTuple
 
-from stream_dedup.stream.headers import HEADER_OFFSET, HEADER_PARTITION, HEADER_SOURCE, HEADER_TOPIC
+from stream_dedup.stream.attempts import LIVES
+from stream_dedup.stream.headers import (
+    HEADER_OFFSET,
+    HEADER_PARTITION,
+    HEADER_REASON,
+    HEADER_SOURCE,
+    HEADER_TOPIC,
+)
+from stream_dedup.stream.poison import Reason
 from tests.simulation.broker import Entry
 from tests.simulation.world import INPUT, Input, World
 
@@ -27,6 +35,7 @@ class Found(NamedTuple):
         offsets: where the group has come to, by partition.
         tables: all keys of Redis.
         is_open: whether a transaction never ended.
+        alone: how many lives had a record to themselves.
     """
 
     outputs: Sequence[Entry]
@@ -34,6 +43,15 @@ class Found(NamedTuple):
     offsets: Mapping[int, int]
     tables: Mapping[bytes, Mapping[bytes, bytes]]
     is_open: bool
+    alone: Mapping[Place, int]
+
+    def given_up(self) -> set[Place]:
+        """Return the records that processes died at, as the dead letters have it."""
+        return {
+            _source(entry)
+            for entry in self.letters
+            if dict(entry.headers)[HEADER_REASON] == Reason.FATAL.encode()
+        }
 
     def answers(self) -> dict[Place, Answer]:
         """Return what was published of each document."""
@@ -92,7 +110,7 @@ def violations(
         durable: whether Redis kept everything; else only messages are looked at.
         in_order: whether nothing was decided beside, or after, what came later.
     """
-    wrong = [*_messages(world, found), *_positions(world, found)]
+    wrong = [*_messages(world, found), *_guard(world, found), *_positions(world, found)]
     if durable and not wrong:
         wrong += _index(found)
         wrong += _decisions(world, found)
@@ -114,7 +132,7 @@ def _source(entry: Entry) -> Place:
 
 def _messages(world: World, found: Found) -> Iterator[str]:
     """Each input record must be in exactly one place of output and dead letters."""
-    inputs, answers = documents(world), found.answers()
+    inputs, answers, given_up = documents(world), found.answers(), found.given_up()
     answered = Counter(
         _source(entry) for entry in [*found.outputs, *found.letters] if entry.value is not None
     )
@@ -125,7 +143,7 @@ def _messages(world: World, found: Found) -> Iterator[str]:
         count = answered.pop(place, 0)
         if count != 1:
             yield f"messages: {place} is answered {count} times"
-        wanted = one.text is not None and not one.refused
+        wanted = one.text is not None and not one.refused and place not in given_up
         if count == 1 and wanted != (place in answers):
             yield f"messages: {place} is in the wrong topic"
     if answered:
@@ -135,6 +153,18 @@ def _messages(world: World, found: Found) -> Iterator[str]:
         yield f"messages: tombstones {dict(tombstones)} and not {dict(wanted_tombstones)}"
     if found.is_open:
         yield "messages: a transaction is open for ever"
+
+
+def _guard(world: World, found: Found) -> Iterator[str]:
+    """What processes die at is given up, and nothing before enough of them have died at it."""
+    given_up = found.given_up()
+    for place in given_up:
+        # Where everything is killed all the time it may be a record that did no harm.
+        if found.alone.get(place, 0) <= LIVES:  # one more has given it up
+            yield f"guard: {place} is given up after {found.alone.get(place, 0)} lives"
+    for place, one in documents(world).items():
+        if one.kills and place not in given_up:
+            yield f"guard: {place} kills, and is not given up"
 
 
 def _positions(world: World, found: Found) -> Iterator[str]:
@@ -170,7 +200,8 @@ def _originals(
         if status == "original":
             originals[original].append(place)
     for place, one in inputs.items():
-        if one.refused and one.id is not None:  # it may be one, and nobody has been told
+        given_up = (one.refused or place not in answers) and one.id is not None
+        if given_up and one.id is not None:  # it may be one, and nobody has been told
             originals[one.id].append(place)
     return originals
 

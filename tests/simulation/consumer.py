@@ -10,7 +10,10 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from kafka.errors import KafkaTimeoutError  # type: ignore[import-untyped]
-from kafka.structs import TopicPartition  # type: ignore[import-untyped]
+from kafka.structs import (  # type: ignore[import-untyped]
+    OffsetAndMetadata,
+    TopicPartition,
+)
 
 from tests.simulation.clients import Client
 from tests.simulation.group import SESSION
@@ -100,7 +103,9 @@ class Consumer(Client):
         """Return the numbers of a topic's partitions."""
         return set(range(self.cluster.broker.partitions))
 
-    def committed(self, partition: TopicPartition, *, timeout_ms: int) -> int | None:
+    def committed(
+        self, partition: TopicPartition, *, timeout_ms: int, metadata: bool = False
+    ) -> Any:
         """Return the committed offset, when it is decided."""
         scheduler = self.cluster.broker.scheduler
         self._call("rewind")
@@ -110,7 +115,11 @@ class Consumer(Client):
                 msg = "the committed offset is not stable"
                 raise KafkaTimeoutError(msg)
             scheduler.sleep(0.1)
-        return self.cluster.broker.committed(self._group.name, partition)
+        offset = self.cluster.broker.committed(self._group.name, partition)
+        if not metadata or offset is None:
+            return offset
+        beside = self.cluster.broker.metadata[self._group.name][partition]
+        return OffsetAndMetadata(offset, beside, -1)
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
         """Go on from an offset."""

@@ -32,12 +32,12 @@ class _Future:
     """What became of a record that was sent."""
 
     def __init__(self) -> None:
-        self.error: KafkaError | None = None
+        self.exception: KafkaError | None = None
         self.done = False
 
     def succeeded(self) -> bool:
         """Whether it arrived."""
-        return self.done and self.error is None
+        return self.done and self.exception is None
 
     def get(self, timeout: float) -> None:
         """Say whether it arrived.
@@ -45,8 +45,8 @@ class _Future:
         Raises:
             KafkaError: it did not, or nobody knows.
         """
-        if self.error is not None:
-            raise self.error
+        if self.exception is not None:
+            raise self.exception
         if not self.done:
             msg = f"nothing was heard for {timeout} s"
             raise KafkaTimeoutError(msg)
@@ -67,7 +67,7 @@ class Producer(Client):
         self._sent: list[tuple[TopicPartition, Entry, _Future]] = []
         #: Offsets that no broker has acknowledged; they outlive their transaction, as with the
         #: real client.
-        self._pending: dict[TopicPartition, int] = {}
+        self._pending: dict[TopicPartition, Any] = {}
         self._begun = False
         self._fenced_batch = False
 
@@ -119,7 +119,7 @@ class Producer(Client):
                 error = failed
                 self._fenced_batch |= isinstance(failed, ProducerFencedError)
             for _, future in batch:
-                future.error, future.done = error, True
+                future.exception, future.done = error, True
 
     def send_offsets_to_transaction(
         self, offsets: Mapping[TopicPartition, Any], membership: Membership
@@ -129,7 +129,7 @@ class Producer(Client):
         assert self._begun, "no transaction is open"
         self._call("send offsets")
         self._await_end()
-        self._pending |= {partition: one.offset for partition, one in offsets.items()}
+        self._pending |= offsets
         self.cluster.broker.add_offsets(
             self._id,
             self._epoch,

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import gc
 import logging
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import lru_cache, partial
 from typing import NamedTuple
@@ -25,15 +25,17 @@ from stream_dedup.stream.collector import Circles
 from stream_dedup.stream.decoding import Decoder
 from stream_dedup.stream.kafka import KafkaTransport
 from stream_dedup.stream.loop import Loop
+from stream_dedup.stream.transport import Record
+from stream_dedup.types import Decision, Document
 from tests.simulation.broker import Broker, Entry
-from tests.simulation.checks import Found, violations
+from tests.simulation.checks import Found, Place, documents, violations
 from tests.simulation.clients import Client as Kafka
 from tests.simulation.clients import Cluster
 from tests.simulation.consumer import Consumer
 from tests.simulation.faults import Faults, Rates
 from tests.simulation.producer import Producer
 from tests.simulation.redis import Client, Server
-from tests.simulation.scheduler import CLOCK, Process, Scheduler
+from tests.simulation.scheduler import CLOCK, Killed, Process, Scheduler
 from tests.simulation.world import INPUT, RememberedLayout, World, fingerprinter, settings_of
 
 #: Events after which a simulation is not believed to end.
@@ -108,6 +110,8 @@ def simulated(parts: Parts) -> Iterator[None]:
             "stream_dedup.stream.loop.Decoder": _decoder,
             # A thread of its own for a call would be outside of the scheduler; the simulated client
             # ends its calls in time.
+            # They are asked by a connection of its own.
+            "stream_dedup.stream.transactional.read_limits": lambda _settings, _topics: {},
             "stream_dedup.stream.kafka.bounded": lambda _name, call, *_limits: call(),
             # A seed has next to nothing to collect, and tens of thousands of them have no time.
             "stream_dedup.stream.transactional.Circles": _NoCircles,
@@ -167,7 +171,13 @@ class Simulation:
         self._lives = 0
         self._batch = self.world.settings.batch_documents
         self._group = self.world.settings.group
-        self._replays = self._durable and not self.world.forgets and rng.random() < 0.25
+        self._kills = {
+            str(one.id) for log in self.world.logs for one in log if one is not None and one.kills
+        }
+        #: Lives that had a record to themselves, by its place.
+        self._alone: dict[Place, set[str]] = defaultdict(set)
+        quiet = not self.world.forgets and not self._kills
+        self._replays = self._durable and quiet and rng.random() < 0.25
         self._connect()
         self._fill_input()
 
@@ -180,6 +190,7 @@ class Simulation:
         wrong = [] if ended else [f"no end after {PATIENCE} steps"]
         in_order = self._is_in_order()
         wrong += violations(self.world, found, durable=self._durable, in_order=in_order)
+        self._count_given_up(found)
         steps = self.scheduler.steps
         if not wrong and self._replays:
             wrong = self._run_again(found)
@@ -189,6 +200,12 @@ class Simulation:
         records = sum(one is not None for log in self.world.logs for one in log)
         events = self.scheduler.events + self.server.functions.events
         return Result(wrong, events, steps, records, trace)
+
+    def _count_given_up(self, found: Found) -> None:
+        inputs = documents(self.world)
+        for place in found.given_up():
+            kills = inputs[place].kills
+            self.scheduler.note("culprit given up" if kills else "harmless record given up")
 
     def _is_in_order(self) -> bool:
         """Whether no part of an attempt that was given up was carried out after the next."""
@@ -219,6 +236,7 @@ class Simulation:
             },
             tables=self.server.functions.tables,
             is_open=self.broker.has_open(),
+            alone={place: len(lives) for place, lives in self._alone.items()},
         )
 
     def _connect(self) -> None:
@@ -286,13 +304,19 @@ class Simulation:
         try:
             deduplicator = parts.deduplicator(settings)
             transport = parts.transport(settings, f"worker-{number}")
+            self._watch(transport, deduplicator)
             consumers.append(transport._consumer)
             self.scheduler.note("started", life)
 
             def stopping() -> bool:
                 return self._is_done() or (stops and self.scheduler.now > until)
 
-            parts.loop(settings, transport, deduplicator, CLOCK, stopping=stopping).run()
+            try:
+                parts.loop(settings, transport, deduplicator, CLOCK, stopping=stopping).run()
+            except ServiceError:
+                transport.unmark()
+                raise
+            transport.unmark()
             transport.close()
             deduplicator.close()
             self.scheduler.note("stopped")
@@ -300,6 +324,28 @@ class Simulation:
             self.scheduler.note("gave up")
         except Exception as error:  # noqa: BLE001 - whatever it is, the process is started again
             self.scheduler.note("died", repr(error))
+
+    def _watch(self, transport: KafkaTransport, deduplicator: CountedDeduplicator) -> None:
+        """Note which records a life has to itself, and let it end at some of them."""
+        alone, decide = transport._alone, deduplicator.decide
+        process = self.scheduler.current
+        assert process is not None
+
+        def marked(records: Sequence[Record]) -> Sequence[Record]:
+            if len(records) == 1:
+                self._alone[records[0].partition, records[0].offset].add(process.name)
+            return alone(records)
+
+        def decided(documents: Sequence[Document]) -> list[Decision]:
+            if any(document.id in self._kills for document in documents):
+                self.scheduler.note("culprit met", len(documents))
+                if self.scheduler.chance(0.3):  # it hangs, until the supervisor ends it
+                    self.scheduler.sleep(90)
+                process.dead = True
+                raise Killed
+            return decide(documents)
+
+        transport._alone, deduplicator.decide = marked, decided  # type: ignore[method-assign]
 
 
 def simulate(seed: int, parts: Parts | None = None, *, trace: bool = False) -> Result:

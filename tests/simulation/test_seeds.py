@@ -35,6 +35,8 @@ WANTED = {
     "late kafka call": 500,
     "kafka failover": 500,
     "record refused": 2000,
+    "culprit met": 3000,
+    "culprit given up": 500,
     "redis failover": 500,
     "redis writes lost": 100,
     "redis call in part": 500,

@@ -140,6 +140,7 @@ class Input(NamedTuple):
         id: id of its document; None if it has none.
         text: text of its document; None if it has none.
         refused: whether the broker refuses what is said of it.
+        kills: whether a process that decides it ends, or hangs until it is ended.
     """
 
     key: bytes | None
@@ -147,6 +148,7 @@ class Input(NamedTuple):
     id: str | None = None
     text: str | None = None
     refused: bool = False
+    kills: bool = False
 
 
 class World(NamedTuple):
@@ -180,9 +182,12 @@ class World(NamedTuple):
         logs: list[list[Input | None]] = [[] for _ in range(rng.randrange(1, workers + 1))]
         texts = _draw_texts(rng)
         inputs: list[Input] = []
+        culprit = rng.randrange(8) if rng.random() < 0.1 else None
         count = rng.randrange(8, 21) if rng.random() < 0.06 else rng.randrange(3, 8)
         for number in range(count):
             one = _draw_input(rng, number, texts, inputs, forgets=forgets)
+            if number == culprit:
+                one = _draw_culprit(number, one)
             inputs.append(one)
             log = rng.choice(logs)
             if rng.random() < 0.1:
@@ -197,6 +202,13 @@ def _draw_texts(rng: random.Random) -> list[str]:
     for family in rng.sample(range(_FAMILIES), rng.choice([1, 1, 2])):
         chosen += texts[family * _MEMBERS : (family + 1) * _MEMBERS]
     return chosen
+
+
+def _draw_culprit(number: int, one: Input) -> Input:
+    """Return a document, or what comes in its place, that processes die at."""
+    name = f"k{number}"
+    value = json.dumps({"text": "kills", "id": name}).encode()
+    return Input(one.key, value, name, "kills", kills=True)
 
 
 def _draw_input(

@@ -140,15 +140,6 @@ class TestRefusals:
 
         assert caught.value.position is None
 
-    def test_one_by_one_the_refused_record_is_named(self) -> None:
-        producer = FakeProducer(4, {1: TOO_LARGE})
-
-        with pytest.raises(RecordRefusedError) as caught:
-            outbox(producer).send_singly(outputs(Input(0, None), Input(1, None), Input(2, None)))
-
-        assert caught.value.position == ("documents", 1, 7)
-        assert len(producer.sent) == 2
-
     def test_another_failure_is_no_refusal(self) -> None:
         with pytest.raises(KafkaException):
             outbox(FakeProducer(4, {0: GONE})).send_all(outputs(Input(0, None)))

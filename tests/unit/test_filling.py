@@ -25,7 +25,7 @@ class Message(NamedTuple):
 
 def filled(sizes: Sequence[int], settings: Settings = SETTINGS) -> list[int]:
     """Return how many records each part of a batch takes of records of these sizes."""
-    filling = Filling(settings)
+    filling = Filling(settings, settings.batch_documents)
     left = list(sizes)
     parts = []
     while left and (wanted := filling.wanted()):
@@ -61,7 +61,7 @@ def test_a_record_larger_than_the_batch_is_one_of_its_own() -> None:
 
 
 def test_keys_and_headers_count() -> None:
-    filling = Filling(SETTINGS)
+    filling = Filling(SETTINGS, SETTINGS.batch_documents)
     filling.add([Message(key=b"k" * 500_000, headers=[("h", b"x" * 499_000), ("none", None)])])
 
     assert filling.wanted() == 0

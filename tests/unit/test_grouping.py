@@ -77,6 +77,9 @@ class Log:
     def stay(self) -> None:
         pass
 
+    def unmark(self) -> None:
+        pass
+
     def close(self) -> None:
         pass
 
@@ -208,6 +211,38 @@ class TestExactlyOnce:
         reasons = [dict(letter.headers)["dead-letter-reason"] for letter in letters]
         assert reasons == [b"not_json", b"tombstone", b"wrong_type", b"not_json"]
         assert len(last_states(log)) == 1
+
+
+class TestRefusals:
+    def test_a_state_that_is_refused_halts_nobody(self) -> None:
+        """Its member is a dead letter, and stands in the state in Redis all the same."""
+        values = [encode(member(number, number % 2)) for number in range(6)]
+        log, clock, states = Refusing(values, []), Clock(), MemoryStates([])
+        keeper = Keeper(SETTINGS, states, log.states, clock)
+        keeper.open()
+        GroupLoop(SETTINGS, log, keeper, clock, stopping=lambda: log.committed == len(values)).run()
+
+        letters = [o for o in log.published if o.topic == "documents.dead-letter"]
+        assert {dict(one.headers)["dead-letter-reason"] for one in letters} == {b"refused"}
+        assert {one.record.partition for one in letters} == {1}
+        assert clock.now == 0
+        assert set(last_states(log)) == {f"{0:024x}"}
+        assert len(states.held) == 2
+
+
+class Refusing(Log):
+    """Takes no state of the second group."""
+
+    def publish(self, outputs: Sequence[Output]) -> None:
+        refused = {
+            (one.record.topic, one.record.partition, one.record.offset): "large"
+            for one in outputs
+            if one.topic == "groups" and one.key == b"%024x" % 1
+        }
+        if refused:
+            self.at = self.committed
+            raise PublishError(LOST, refused)
+        super().publish(outputs)
 
 
 class TestEnd:

@@ -31,6 +31,8 @@ class FakeProducer:
         self.partitions = partitions
         self.errors = errors or {}
         self.sent: list[int] = []
+        self.broken_from: int | None = None
+        self.broken_by: Exception = KafkaError("at least one previous request has failed")
 
     def partitions_for(self, topic: str) -> set[int]:
         return set(range(self.partitions))
@@ -38,6 +40,8 @@ class FakeProducer:
     def send(  # noqa: PLR0917 - as the client has it
         self, topic: str, value: Any, key: Any, headers: Any, partition: int, at: Any
     ) -> Any:
+        if len(self.sent) == self.broken_from:
+            raise self.broken_by
         self.sent.append(partition)
         return FakeFuture(self.errors.get(len(self.sent) - 1))
 
@@ -48,14 +52,14 @@ class FakeProducer:
 class FakeFuture(NamedTuple):
     """The outcome of one message."""
 
-    error: Exception | None
+    exception: Exception | None
 
     def succeeded(self) -> bool:
-        return self.error is None
+        return self.exception is None
 
     def get(self, timeout: float) -> None:
-        if self.error is not None:
-            raise self.error
+        if self.exception is not None:
+            raise self.exception
 
 
 def outputs(*records: Input) -> list[Output]:
@@ -111,6 +115,30 @@ class TestRefusals:
 
         assert caught.value.position == ("documents", 1, 7)
         assert producer.sent == [0, 1]
+
+    def test_it_is_found_among_those_that_failed_because_of_it(self) -> None:
+        generic = KafkaError("at least one previous transactional request has failed")
+        producer = FakeProducer(4, {0: generic, 1: MessageSizeTooLargeError("x"), 2: generic})
+
+        with pytest.raises(RecordRefusedError, match="MessageSizeTooLarge"):
+            publish(producer, *[Input(0, None)] * 3)
+
+    def test_it_is_found_when_what_comes_next_cannot_be_sent(self) -> None:
+        producer = FakeProducer(4, {0: MessageSizeTooLargeError("x")})
+        producer.broken_from = 1
+
+        with pytest.raises(RecordRefusedError, match="MessageSizeTooLarge"):
+            publish(producer, *[Input(0, None)] * 3)
+
+    @pytest.mark.parametrize("error", [TypeError("x"), ValueError("x"), AssertionError("x")])
+    def test_what_the_client_cannot_write_down_is_named(self, error: Exception) -> None:
+        producer = FakeProducer(4)
+        producer.broken_from, producer.broken_by = 1, error
+
+        with pytest.raises(RecordRefusedError) as caught:
+            publish(producer, Input(0, None), Input(1, None))
+
+        assert caught.value.position == ("documents", 1, 7)
 
     def test_another_failure_is_no_refusal(self) -> None:
         with pytest.raises(KafkaError, match="gone"):

@@ -19,12 +19,13 @@ from stream_dedup.errors import ServiceError
 from stream_dedup.settings import Settings
 from stream_dedup.stream import kafka as module
 from stream_dedup.stream import kafka_trouble, transactional
+from stream_dedup.stream.attempts import Place
 from stream_dedup.stream.kafka import KafkaTransport
 from stream_dedup.stream.kafka_limits import (
     DELIVERY_TIMEOUT,
     OFFSETS_TIMEOUT,
     PRODUCER_TIMEOUT,
-    sending_timeout,
+    SENDING_TIMEOUT,
 )
 from stream_dedup.stream.patience import BACKOFF
 from stream_dedup.stream.transactional import RECOVERY_TIMEOUT, Transactional, log_partitions
@@ -81,6 +82,7 @@ class Pretended:
         self.member = Membership()
         self.held = {FIRST, SECOND}
         self.committed: dict[TopicPartition, int | None] = {FIRST: 5, SECOND: None}
+        self.metadata: dict[TopicPartition, str] = {}
         self.positions: dict[TopicPartition, int | None] = {FIRST: 40, SECOND: 10}
         self.ends = {FIRST: 50, SECOND: 8}
         self.stopping = False
@@ -162,10 +164,15 @@ class Consumer:
         assert timeout_ms == 0, "it must not wait"
         return self._kafka.positions[partition]
 
-    def committed(self, partition: TopicPartition, timeout_ms: int) -> int | None:
+    def committed(
+        self, partition: TopicPartition, timeout_ms: int, *, metadata: bool = False
+    ) -> Any:
         if self._kafka.consumer_wrong is not None:
             raise self._kafka.consumer_wrong
-        return self._kafka.committed[partition]
+        offset = self._kafka.committed[partition]
+        if not metadata or offset is None:
+            return offset
+        return OffsetAndMetadata(offset, self._kafka.metadata.get(partition, ""), -1)
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
         self._kafka.journal.append(("seek", partition.partition, offset))
@@ -212,6 +219,8 @@ class Producer:
 class Arrived:
     """A message that has arrived."""
 
+    exception = None
+
     def succeeded(self) -> bool:
         return True
 
@@ -227,13 +236,20 @@ def kafka(monkeypatch: pytest.MonkeyPatch) -> Pretended:
     for one in (module, transactional):
         monkeypatch.setattr(one, "time", pretended)
     monkeypatch.setattr(kafka_trouble, "kafka_trouble", lambda _settings, _error: "")
+    monkeypatch.setattr(transactional, "read_limits", lambda _settings, _topics: {})
     return pretended
 
 
-def opened(kafka: Pretended, settings: Settings = SETTINGS, **more: Any) -> KafkaTransport:
+def opened(
+    kafka: Pretended, settings: Settings = SETTINGS, *, begun: bool = True, **more: Any
+) -> KafkaTransport:
+    """Open one; unless ``begun`` is false it has been at work on both partitions."""
     transport = KafkaTransport(
         settings, "worker-0", beat=kafka.beat, stopping=lambda: kafka.stopping, **more
     )
+    if begun:
+        for partition in (FIRST, SECOND):
+            transport._attempts.find(partition, Place(0))
     kafka.journal.clear()
     kafka.limits.clear()
     kafka.beats = 0
@@ -446,7 +462,7 @@ class TestPublishing:
             ("commit", 1),
         ]
         assert kafka.limits == [
-            ("send", sending_timeout(3)),
+            ("send", SENDING_TIMEOUT),
             ("send_offsets_to_transaction", OFFSETS_TIMEOUT),
             ("commit_transaction", DELIVERY_TIMEOUT),
         ]
@@ -472,7 +488,7 @@ class TestPublishing:
         with pytest.raises(PublishError, match="KafkaError: gone") as caught:
             transport.publish(outputs(*records))  # type: ignore[arg-type]
 
-        assert caught.value.refused == {}
+        assert caught.value.refused is None
         at = next(n for n, one in enumerate(kafka.journal) if one[0] == stage)
         assert in_order(kafka.journal[at + 1 :]) == recovered(1)
         assert kafka.beats >= 2
@@ -504,47 +520,90 @@ class TestPublishing:
 
 
 class TestRefusals:
-    def test_then_records_go_one_by_one_until_it_is_known_who(self, kafka: Pretended) -> None:
+    def test_what_the_client_refuses_is_named(self, kafka: Pretended) -> None:
         transport = opened(kafka)
         kafka.wrong = {"send": MessageSizeTooLargeError("large")}
 
         with pytest.raises(PublishError) as caught:
-            transport.publish(outputs(Input(1, 7)))
-        assert list(caught.value.refused) == [("documents", 1, 7)]
-        assert "MessageSizeTooLargeError: large" in caught.value.refused["documents", 1, 7]
+            transport.publish(outputs(Input(0, 1), Input(1, 7)))
 
-        kafka.wrong = {}
-        for flushed in (2, 1):  # the second time all at once again
-            kafka.journal.clear()
-            transport.publish(outputs(Input(0, 1), Input(1, 2)))
-            assert kafka.journal.count(("flush", 2)) == flushed
+        refused = caught.value.refused
+        assert refused is not None
+        assert list(refused) == [("documents", 0, 1)]
+        assert "MessageSizeTooLargeError: large" in refused["documents", 0, 1]
 
-    def test_another_failure_does_not_slow_down(self, kafka: Pretended) -> None:
+    def test_another_failure_is_none_and_polls_no_fewer(self, kafka: Pretended) -> None:
         transport = opened(kafka)
         kafka.wrong = {"commit": KafkaError("gone")}
-        with pytest.raises(PublishError):
-            transport.publish([])
-        kafka.wrong = {}
-        kafka.journal.clear()
+        with pytest.raises(PublishError) as caught:
+            transport.publish(outputs(Input(0, 1), Input(1, 2)))
 
-        transport.publish(outputs(Input(0, 1), Input(1, 2)))
+        assert caught.value.refused is None
+        transport.poll()
+        assert kafka.asked[-1][1] == SETTINGS.batch_documents
 
-        assert kafka.journal.count(("flush", 2)) == 1
-
-    def test_a_refusal_of_whom_is_not_known_names_nobody(
+    def test_who_is_refused_is_found_by_polling_fewer(
         self, kafka: Pretended, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        def refuse(_self: KafkaTransport, _outputs: Sequence[Output]) -> None:
-            raise transactional.RecordRefusedError(KafkaError("large"), None)
+        def refuse(_self: KafkaTransport, some: Sequence[Output], _places: Any) -> None:
+            if any(output.record.offset == 5 for output in some):
+                raise transactional.RecordRefusedError(KafkaError("large"), None)
 
-        transport = opened(kafka)
+        transport = opened(kafka, SETTINGS.model_copy(update={"batch_documents": 8}))
         monkeypatch.setattr(KafkaTransport, "_transact", refuse)
-        with pytest.raises(PublishError) as caught:
-            transport.publish(outputs(Input(0, 1)))
+        widths: list[int] = []
+        refused: list[Any] = []
+        records = [Input(0, offset) for offset in range(8)]
+        while not any(refused):
+            widths.append(transport._width)
+            some = records[: transport._width]
+            try:
+                transport.publish(outputs(*some))
+            except PublishError as error:
+                refused.append(error.refused)
+            else:
+                del records[: len(some)]
 
-        assert caught.value.refused == {}
-        monkeypatch.undo()
-        assert transport._singly
+        assert refused[:-1] == [{}] * 4
+        assert list(refused[-1]) == [("documents", 0, 5)]
+        assert widths == [8, 4, 8, 2, 1, 2, 1]
+        transport.publish([])  # the dead letter
+        assert transport._width == 1
+        transport.publish(outputs(Input(0, 6)))
+        assert transport._width == 2
+
+    @pytest.mark.parametrize("count", [1, 15, 17, 30, 1000])
+    def test_however_many_are_refused_each_is_named(
+        self, kafka: Pretended, monkeypatch: pytest.MonkeyPatch, count: int
+    ) -> None:
+        """Without a word on which; the loop publishes a dead letter in the place of each."""
+        records = [Input(0, offset) for offset in range(1000)]
+        bad = {one.offset for one in records[500 - count // 2 :][:count]}
+
+        def refuse(_self: KafkaTransport, some: Sequence[Output], _places: Any) -> None:
+            if any(one.record.offset in bad and one.topic == "annotated" for one in some):
+                raise transactional.RecordRefusedError(KafkaError("large"), None)
+
+        transport = opened(kafka, SETTINGS.model_copy(update={"batch_documents": 1000}))
+        monkeypatch.setattr(KafkaTransport, "_transact", refuse)
+        letters: set[int] = set()
+        tries = 0
+        while records:
+            tries += 1
+            some = outputs(*records[: transport._width])
+            some = [
+                one._replace(topic="l") if one.record.offset in letters else one for one in some
+            ]
+            try:
+                transport.publish(some)
+            except PublishError as error:
+                letters |= {offset for _, _, offset in error.refused or {}}
+            else:
+                del records[: len(some)]
+
+        assert letters == bad
+        # Two for each, and a few to get down to one record and up again.
+        assert tries < 2 * count + 60
 
 
 class TestRecovering:

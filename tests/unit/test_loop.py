@@ -57,6 +57,7 @@ class ScriptedTransport:
         self.position = {0: 0, 1: 0}
         self.published: list[Output] = []
         self.attempts = 0
+        self.unmarked = 0
 
     def poll(self) -> Sequence[Record]:
         batch: list[Record] = []
@@ -76,7 +77,7 @@ class ScriptedTransport:
         if step == "lost" or refused:
             self.position = dict(self.committed)
             message = "lost"
-            raise PublishError(message, refused)
+            raise PublishError(message, refused or None)
         self.published += outputs
         self.committed = dict(self.position)
         if step == "late":
@@ -92,6 +93,9 @@ class ScriptedTransport:
 
     def stay(self) -> None:
         pass
+
+    def unmark(self) -> None:
+        self.unmarked += 1
 
     def close(self) -> None:
         pass
@@ -264,9 +268,10 @@ POISON = {
     Reason.BAD_RANK: b'{"text": "a", "rank": "first"}',
     Reason.BAD_HEADER: b'{"text": "a"}',
     Reason.UNREADABLE: None,
+    Reason.FATAL: b'{"text": "a"}',
 }
 #: What the client tells itself, and which parts of the record it lacks then.
-DAMAGE = {Reason.BAD_HEADER: (), Reason.UNREADABLE: ("value", "key", "headers")}
+DAMAGE = {Reason.BAD_HEADER: (), Reason.FATAL: (), Reason.UNREADABLE: ("value", "key", "headers")}
 
 
 class Alternating(FakeDeduplicator):
@@ -329,8 +334,22 @@ class TestMembers:
 
 
 class TestDeadLetters:
-    def test_every_reason_but_refused_is_tried_here(self) -> None:
+    def test_every_reason_is_tried_here_but_refused_which_has_a_test_of_its_own(self) -> None:
         assert set(POISON) == set(Reason) - {Reason.REFUSED}
+
+    def test_a_record_that_processes_died_at_is_not_looked_at(self) -> None:
+        """What it holds would be decoded and decided, if it were."""
+        deduplicator = FakeDeduplicator()
+        fatal = Damaged([("trace", b"1")], Reason.FATAL, "3 processes died at it.")
+        message = Message(b'{"id": "killer", "text": "t"}', b"k", fatal)
+
+        outputs = drain(ScriptedTransport([message, *texts(1)]), deduplicator)
+
+        assert deduplicator.calls == [[0]]
+        (letter,) = (output for output in outputs if output.topic == "documents.dead-letter")
+        assert (letter.key, letter.value) == (message.key, message.value)
+        found = headers(letter)
+        assert (found["dead-letter-reason"], found["trace"]) == (b"fatal", b"1")
 
     @pytest.mark.parametrize("reason", POISON, ids=str)
     def test_poison_goes_aside_and_the_others_go_on(self, reason: Reason) -> None:
@@ -419,12 +438,41 @@ class TestDeadLetters:
         assert (len(letter.value or b""), len(letter.key or b"")) == (65_536, 65_536)
         assert letter.timestamp is None
 
-    def test_a_dead_letter_that_is_refused_too_ends_the_program(self) -> None:
+    def test_a_dead_letter_that_is_refused_too_goes_without_what_it_came_with(self) -> None:
         def refuse(_outputs: Sequence[Output]) -> Mapping[Position, str]:
             return {("documents", 0, 0): "too large"}
 
-        with pytest.raises(ServiceError, match=r"max\.message\.bytes"):
-            drain(ScriptedTransport(texts(1), [refuse, refuse]))
+        message = Message(b'{"text": "t"}', b"k", [("h", b"v")])
+        outputs = drain(ScriptedTransport([message, *texts(3)], [refuse, refuse]))
+
+        assert places(outputs) == Counter({(p, o): 1 for p in (0, 1) for o in range(2)})
+        (letter,) = (output for output in outputs if output.topic == "documents.dead-letter")
+        found = headers(letter)
+        assert (letter.key, letter.value) == (b"documents/0/0", b"")
+        assert "h" not in found
+        assert found["dead-letter-truncated"] == b"value,key,headers"
+        assert found["source-offset"] == b"0"
+
+    def test_a_topic_that_takes_no_dead_letter_at_all_ends_the_program(self) -> None:
+        def refuse(_outputs: Sequence[Output]) -> Mapping[Position, str]:
+            return {("documents", 0, 0): "too large"}
+
+        with pytest.raises(ServiceError, match="less than 1 KB"):
+            drain(ScriptedTransport(texts(1), [refuse] * 3))
+
+    def test_refusals_are_no_outage(self) -> None:
+        """However many come, nothing is waited for, and no patience comes to its end."""
+        clock = FakeClock()
+
+        def refuse(outputs: Sequence[Output]) -> Mapping[Position, str]:
+            annotated = [one for one in outputs if one.topic == "documents.annotated"]
+            first = annotated[0].record if annotated else None
+            return {(first.topic, first.partition, first.offset): "no"} if first else {}
+
+        outputs = drain(ScriptedTransport(texts(300), [refuse] * 999), clock=clock)
+
+        assert len(outputs) == 300
+        assert clock.slept == []
 
 
 class TestFailures:
@@ -483,6 +531,13 @@ class TestFailures:
         assert transport.attempts == 1
         assert deduplicator.seen == [deduplicator.seen[0]] * 4
         assert clock.slept == [0.1, 0.2, 0.4]
+
+    def test_what_is_waited_for_is_not_blamed_on_the_batch(self) -> None:
+        transport = ScriptedTransport(texts(4))
+
+        drain(transport, FakeDeduplicator(failures=2))
+
+        assert transport.unmarked == 2
 
     def test_an_index_that_stays_away_ends_the_program(self) -> None:
         clock, transport = FakeClock(), ScriptedTransport(texts(4))

@@ -75,6 +75,9 @@ class Turning:
     def stay(self) -> None:
         pass
 
+    def unmark(self) -> None:
+        pass
+
     def joined(self) -> bool:
         return True
 

@@ -84,7 +84,13 @@ def transport_of(
 
     try:
         yield transport, beat
+    except StreamDedupError:
+        transport.unmark()
+        raise
+    else:
+        transport.unmark()
     finally:
+        # Any other error leaves its mark on what was being worked on, as a process does that dies.
         transport.close()
 
 
