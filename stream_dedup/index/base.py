@@ -36,6 +36,9 @@ from stream_dedup.verify.verifier import Verifier
 if TYPE_CHECKING:
     from stream_dedup.index.candidates import Candidates
 
+#: Pairs whose evidence is compared at a time.
+_PAIRS = 1 << 12
+
 
 class IndexBatch(NamedTuple):
     """A batch on its way through an index.
@@ -244,9 +247,24 @@ class Matcher:
         late = apart if renewed is None else left - renewed
         return (-apart <= self._window) & (late <= self._window)
 
-    def near(self, left: Evidence, right: Evidence) -> npt.NDArray[np.bool_]:
-        """Say which pairs are near by their evidence."""
-        return self.compare(left, right)[1]
+    def compare_rows(
+        self,
+        left: Evidence,
+        rows: npt.NDArray[np.int64],
+        right: Evidence,
+        others: npt.NDArray[np.int64],
+    ) -> tuple[Scores, npt.NDArray[np.bool_]]:
+        """Return the score of each pair of rows, and whether the pair is near.
+
+        So many at a time, however many there are: evidence takes a hundred times what a pair does.
+        """
+        if len(rows) <= _PAIRS:
+            return self.compare(left.rows(rows), right.rows(others))
+        scores, near = np.empty(len(rows)), np.empty(len(rows), np.bool_)
+        for start in range(0, len(rows), _PAIRS):
+            part = slice(start, start + _PAIRS)
+            scores[part], near[part] = self.compare(left.rows(rows[part]), right.rows(others[part]))
+        return scores, near
 
     def preferences(
         self, scores: Scores, times: npt.NDArray[np.float64], ranks: npt.NDArray[np.float64]
