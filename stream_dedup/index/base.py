@@ -31,13 +31,10 @@ from stream_dedup.fingerprint.fingerprinter import Fingerprints
 from stream_dedup.index.expiry import Swept
 from stream_dedup.types import Choice, Document, DocumentId, Score
 from stream_dedup.verify.evidence import Evidence, Scores
-from stream_dedup.verify.verifier import Verifier
+from stream_dedup.verify.verifier import Verifier, compare_rows
 
 if TYPE_CHECKING:
     from stream_dedup.index.candidates import Candidates
-
-#: Pairs whose evidence is compared at a time.
-_PAIRS = 1 << 12
 
 
 class IndexBatch(NamedTuple):
@@ -254,17 +251,8 @@ class Matcher:
         right: Evidence,
         others: npt.NDArray[np.int64],
     ) -> tuple[Scores, npt.NDArray[np.bool_]]:
-        """Return the score of each pair of rows, and whether the pair is near.
-
-        So many at a time, however many there are: evidence takes a hundred times what a pair does.
-        """
-        if len(rows) <= _PAIRS:
-            return self.compare(left.rows(rows), right.rows(others))
-        scores, near = np.empty(len(rows)), np.empty(len(rows), np.bool_)
-        for start in range(0, len(rows), _PAIRS):
-            part = slice(start, start + _PAIRS)
-            scores[part], near[part] = self.compare(left.rows(rows[part]), right.rows(others[part]))
-        return scores, near
+        """Return the score of each pair of rows, and whether the pair is near."""
+        return compare_rows(self._verifier, (left, rows), (right, others))
 
     def preferences(
         self, scores: Scores, times: npt.NDArray[np.float64], ranks: npt.NDArray[np.float64]

@@ -23,7 +23,7 @@ Rows = npt.NDArray[np.int64]
 _ENTRIES = 1 << 20
 #: Documents looked up together, and candidates that are described then at most.
 _LOOKED_UP = 512
-_DESCRIBED = 1 << 17
+_DESCRIBED = 1 << 18
 
 
 class Bound(NamedTuple):

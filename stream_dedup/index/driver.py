@@ -84,6 +84,8 @@ class Driver:
         #: Keys that are known to be full, and rows most of whose keys are (see ``Bound``).
         self._full = np.zeros((len(batch), self._tables), np.bool_)
         self._deep = np.zeros(len(batch), np.bool_)
+        #: What was cut of the latest announcement.
+        self._cut = Sightings(_NOBODY, _NOBODY, _NOBODY.astype(np.uint64))
 
     def effort(self) -> Effort:
         """Return what was done so far."""
@@ -122,7 +124,8 @@ class Driver:
         limit = bound.most if self._deep[keys[0]].any() else bound.share
         found, rows, tables = self._probe(Round(self.store), keys, claims, Mode.FORCE, limit)
         self._full[rows[found.full], tables[found.full]] = True
-        return self._sightings(rows, tables, found).beyond(seen)
+        again, _ = self._sightings(rows, tables, found)
+        return again.beyond(seen).beyond(self._cut)
 
     def may_be_registered(self, rows: Rows) -> Rows:
         """Return the rows that are not known to meet more than a registration tells."""
@@ -137,16 +140,19 @@ class Driver:
         found, rows, tables = self._probe(
             round_, (np.repeat(rows, self._tables), tables), claims, mode, limit
         )
-        full, bound = rows[found.full], self.store.bound
-        if limit < bound.most:
-            self._deep[bound.deep(full)] = True
-            is_cut = ~self._deep[full]
+        if limit < self.store.bound.most:
+            self._deep[self.store.bound.deep(rows[found.full])] = True
+            kept = np.flatnonzero(~self._deep[rows])
         else:
-            is_cut = np.ones(len(full), np.bool_)
-        self._capped += int(np.count_nonzero(is_cut))
-        self._full[full[is_cut], tables[found.full[is_cut]]] = True
-        seen = self._sightings(rows, tables, found)
-        return seen if limit == bound.most else seen.where(~self._deep[seen.rows])
+            kept = np.arange(len(rows))
+        full = np.intersect1d(found.full, kept)
+        self._full[rows[full], tables[full]] = True
+        seen, self._cut = self._sightings(rows, tables, found)
+        cut = np.zeros((len(self.batch), self._tables), np.bool_)
+        cut[self._cut.rows, self._cut.tables] = True
+        cut[rows[full], tables[full]] = True
+        self._capped += int(np.count_nonzero(cut[np.unique(rows[kept])]))
+        return seen.of(rows[kept]) if len(kept) < len(rows) else seen
 
     def _probe(
         self, round_: Round, keys: tuple[Rows, Rows], claims: Claims, mode: Mode, limit: int
@@ -166,13 +172,14 @@ class Driver:
         self._probes += len(rows)
         return found, rows, tables
 
-    def _sightings(self, rows: Rows, tables: Rows, found: Found) -> Sightings:
-        """Return what rows saw, by row."""
+    def _sightings(self, rows: Rows, tables: Rows, found: Found) -> tuple[Sightings, Sightings]:
+        """Return what rows saw of their candidates, by row, and what else, which is cut."""
         positions, members = found.pairs
-        order = np.flatnonzero(self.store.bound.kept(rows[positions], positions, members))
-        order = order[np.argsort(positions[order], kind="stable")]
-        positions = positions[order]
-        return Sightings(rows[positions], tables[positions], members[order])
+        order = np.argsort(positions, kind="stable")
+        positions, members = positions[order], members[order]
+        kept = self.store.bound.kept(rows[positions], positions, members)
+        seen = Sightings(rows[positions], tables[positions], members)
+        return (seen, seen.where(~kept)) if kept.all() else (seen.where(kept), seen.where(~kept))
 
     def commit(self, rows: Rows, claims: Claims) -> npt.NDArray[np.bool_]:
         """Commit claims that saw nobody; say which are originals now, and not void."""

@@ -50,7 +50,7 @@ class Sightings(NamedTuple):
     tables: Rows
     claims: Claims
 
-    def of(self, rows: Collection[int]) -> Sightings:
+    def of(self, rows: Collection[int] | Rows) -> Sightings:
         """Return those of some rows."""
         return self.where(np.isin(self.rows, np.fromiter(rows, np.int64, len(rows))))
 
