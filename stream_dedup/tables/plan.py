@@ -353,7 +353,7 @@ def recommend(plans: Sequence[Plan], budget: float, max_candidates: int) -> tupl
         "fewest. A smaller Hamming distance or MinHash would return fewer."
     )
     if plans[best].candidates_per_document > max_candidates:
-        reason += f" They would be cut at max_candidates, {max_candidates}, and copies missed."
+        reason += f" Cut at max_candidates, {max_candidates}, they would miss copies."
     return best, reason
 
 
