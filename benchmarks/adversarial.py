@@ -3,27 +3,36 @@
 The attacker has the code and the settings. With the seed too, phrases are searched whose hashes lie
 as one table wants them, and unrelated words are put around these: the documents do not resemble
 each other, and share a table key. Under a secret seed the same documents are as good as any.
+
+No seed is needed to fill in a template: documents that resemble each other a little less than the
+threshold are all originals, and share a good part of their keys.
 """
 
 from __future__ import annotations
 
 import argparse
+import multiprocessing
+import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from pydantic import SecretStr
 
+from benchmarks.programs import peak_of
 from benchmarks.report import Report, Row, Table, arguments, columns, progress, run
+from stream_dedup.deduplicator import Deduplicator
 from stream_dedup.fingerprint.fingerprinter import Fingerprinter
 from stream_dedup.fingerprint.simhash import SimHash
 from stream_dedup.index.base import index_batch
 from stream_dedup.index.redis import RedisIndex
 from stream_dedup.settings import Settings
 from stream_dedup.text.shingles import Hashes
-from stream_dedup.types import Document
+from stream_dedup.types import Document, Status
 from tests.services.redis import RedisServer
 
 #: The table that is aimed at.
@@ -41,6 +50,8 @@ POOL = 200_000
 #: half of the table's.
 SIMHASH_PHRASES = 60
 SIMHASH_MARGIN = 6
+#: Words of a template, and of what is filled in: word 3-grams then have a resemblance of .68.
+FIXED, FILLED = 122, 28
 #: Cells that keys are counted in to see whether they are spread evenly.
 CELLS = 1024
 
@@ -127,6 +138,13 @@ def _aim_majority(method: SimHash, pool: npt.NDArray[np.int64], hashes: Hashes) 
         return words
 
     return make
+
+
+def template(random: np.random.Generator, count: int) -> npt.NDArray[np.int64]:
+    """Make documents of some 1 KB from one template, all of them below the threshold."""
+    fixed = np.random.default_rng(3).integers(0, VOCABULARY, FIXED)
+    filled = random.integers(0, VOCABULARY, (count, FILLED))
+    return np.hstack([np.broadcast_to(fixed, (count, FIXED)), filled])
 
 
 def spell(words: npt.NDArray[np.int64]) -> Iterator[str]:
@@ -221,7 +239,9 @@ def claim(name: str, settings: Settings, make: Make, documents: int, parts: int)
     return rows
 
 
-def _cpu(server: RedisServer) -> float:
+def _cpu(server: RedisServer | None) -> float:
+    if server is None:
+        return 0.0
     with server.client() as client:
         used: Any = client.info("cpu")
     return float(used["used_cpu_user"]) + float(used["used_cpu_sys"])
@@ -238,8 +258,52 @@ def measure_cost(method: str, documents: int, parts: int, cap: int) -> list[Row]
     ]
 
 
+def fill(kind: str, name: str, documents: int, parts: int, cap: int) -> list[Row]:
+    """Decide documents through the worker's stages, with default settings but for the cap."""
+    make = {"honest": honest, "template": template}[name]
+    settings = settings_of("minhash", max_candidates=cap)
+    rows: list[Row] = []
+    with ExitStack() as stack:
+        server = stack.enter_context(RedisServer()) if kind == "Redis" else None
+        index = None
+        if server is not None:
+            settings = settings.model_copy(update={"redis_url": server.url})
+            index = RedisIndex.connect(settings)
+        deduplicator = stack.enter_context(Deduplicator(settings, index=index))
+        words = [text for batch in texts(make, documents) for text in batch]
+        each = documents // parts
+        for part in range(parts):
+            progress(f"{kind}, {name}: part {part + 1} of {parts}")
+            before, began, originals = _cpu(server), time.process_time(), 0
+            for start in range(part * each, (part + 1) * each, CLAIMED):
+                chosen = words[start : min(start + CLAIMED, (part + 1) * each)]
+                decided = deduplicator.decide(
+                    [Document(str(start + n), text) for n, text in enumerate(chosen)]
+                )
+                originals += sum(decision.status is Status.ORIGINAL for decision in decided)
+            client = (time.process_time() - began) / each
+            spent = (_cpu(server) - before) / each
+            most = peak_of(os.getpid()) / 2**20
+            last = (part + 1) * each
+            rows.append(
+                [f"{kind}, {name}", last, originals / each, client * 1e6, spent * 1e6, most]
+            )
+    return rows
+
+
+def measure_templates(documents: Sequence[int], parts: int, cap: int) -> list[Row]:
+    """Fill indexes with honest documents and with a template, each in a process of its own."""
+    rows: list[Row] = []
+    context = multiprocessing.get_context("spawn")
+    for kind, count in zip(("embedded", "Redis"), documents, strict=True):
+        for name in ("honest", "template"):
+            with ProcessPoolExecutor(1, context) as pool:
+                rows += pool.submit(fill, kind, name, count, parts, cap).result()
+    return rows
+
+
 def measure(options: argparse.Namespace) -> Report:
-    """Measure the spread of keys, and what aimed documents cost."""
+    """Measure the spread of keys, and what aimed documents and templates cost."""
     methods = ("minhash", "simhash")
     spreads = [row for m in methods for row in measure_spread(m, options.documents, options.secret)]
     costs = [
@@ -247,6 +311,11 @@ def measure(options: argparse.Namespace) -> Report:
         for method in (methods if options.claims else ())
         for row in measure_cost(method, options.claims, options.parts, options.cap)
     ]
+    templates = (
+        measure_templates(options.templates, options.parts, options.cap)
+        if all(options.templates)
+        else []
+    )
     spread_note = (
         f"{options.documents:,} documents of {WORDS} words that do not resemble each other, under "
         "the keys of one table. Aimed documents are made with the known (empty) seed, by a search "
@@ -259,6 +328,13 @@ def measure(options: argparse.Namespace) -> Report:
         f"The known seed, an empty index, max_candidates {options.cap:,}, claims of {CLAIMED:,} "
         "documents, one part after another. Documents claimed; share that became originals; "
         "capped probes, server time and time of the claim, each per document of the part."
+    )
+    template_note = (
+        f"Documents of {FIXED} words of a template and {FILLED} of their own, and honest ones, "
+        f"through an empty index in batches of {CLAIMED:,}, max_candidates {options.cap:,}, the "
+        "other settings as they are by default; each index in a process of its own. Documents "
+        "decided; share that became originals; CPU time of the process and of Redis, each per "
+        "document of the part; peak memory of the process."
     )
     return Report(
         "Adversarial documents",
@@ -290,6 +366,19 @@ def measure(options: argparse.Namespace) -> Report:
                 ),
                 costs,
             ),
+            Table(
+                "Cost of templates",
+                template_note,
+                columns(
+                    "index, documents",
+                    "decided|,",
+                    "originals|.1%",
+                    "process µs|,.0f",
+                    "Redis µs|,.0f",
+                    "peak MiB|,.0f",
+                ),
+                templates,
+            ),
         ],
     )
 
@@ -301,6 +390,13 @@ def main() -> None:
     parser.add_argument("--claims", type=int, default=24_000, help="documents to claim, or 0")
     parser.add_argument("--parts", type=int, default=6, help="parts that the cost is told of")
     parser.add_argument("--cap", type=int, default=4096, help="max_candidates")
+    parser.add_argument(
+        "--templates",
+        type=int,
+        nargs=2,
+        default=(20_000, 6_000),
+        help="documents of a template for the embedded index, and for Redis; or 0 0",
+    )
     parser.add_argument("--secret", default="nobody knows this one", help="the secret seed")
     run(parser, measure)
 

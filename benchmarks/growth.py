@@ -137,7 +137,7 @@ class InMemory:
     def weigh(self) -> tuple[float, float]:
         """See ``Filled.weigh``."""
         table = self._index._tables
-        arrays = (table._entries, table._heads)
+        arrays = (table._entries, table._lasts)
         return sum(array.nbytes for array in arrays) / len(table), self._bytes
 
     def candidates(self) -> float:

@@ -2,7 +2,8 @@
 
 For each transport on a broker and a Redis of its own: how much one worker program takes is measured
 on a full topic; then it gets half as much, then ten times as much for some seconds, and then time
-to work off what has piled up. After that come documents of the largest size allowed, half of them
+to work off what has piled up. After that come documents of one template, which are all originals
+and share a good part of their table keys; then some of the largest size allowed, half of them
 such that compress a hundredfold. Promised are: peak memory of each process within a limit; no
 rebalance; the backlog drained at 90 % of what the worker could take before; nothing left over.
 Memory is the peak of resident bytes that the kernel keeps for each process (``VmHWM``), so no
@@ -19,7 +20,9 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import NamedTuple
 
-from benchmarks import documents
+import numpy as np
+
+from benchmarks import adversarial, documents
 from benchmarks.processes import cpu_of
 from benchmarks.programs import Program, Stage, add_transports
 from benchmarks.report import Report, Row, Table, arguments, columns, progress, run
@@ -64,6 +67,7 @@ class Found(NamedTuple):
         backlog: records that waited at its end.
         drain: rates at which these were worked off.
         small: peak bytes of a worker process and of the supervisor after the burst.
+        templates: the same after documents of a template.
         large: the same after the largest documents.
         rebalances: after the worker had joined.
         left: records without an answer.
@@ -75,6 +79,7 @@ class Found(NamedTuple):
     backlog: int
     drain: Drained
     small: tuple[int, int]
+    templates: tuple[int, int]
     large: tuple[int, int]
     rebalances: int
     left: int
@@ -113,6 +118,10 @@ class Overload:
         progress(f"{self._transport}: {offered:,.0f} a second; {backlog:,} wait")
         drain = _rate([at_end, *self._until_drained()], at_end.answered)
         small = self._peaks()
+        progress(f"{self._transport}: {self._options.templates:,} documents of a template")
+        self._sender.send_all(_templates(self._options.templates))
+        self._until_drained()
+        templates = self._peaks()
         progress(f"{self._transport}: {self._options.large} of the largest documents")
         self._sender.send_all(_largest(self._options.large))
         last = self._until_drained()[-1]
@@ -123,6 +132,7 @@ class Overload:
             backlog,
             drain,
             small,
+            templates,
             self._peaks(),
             int(self._program.total("rebalances_total") - rebalances),
             int(self._sender.sent - last.answered),
@@ -183,6 +193,14 @@ def _rate(moments: list[Moment], first: float) -> Drained:
     )
 
 
+def _templates(count: int) -> Iterator[Message]:
+    """Yield documents of one template."""
+    words = adversarial.template(np.random.default_rng(5), count)
+    for number, text in enumerate(adversarial.spell(words)):
+        value = json.dumps({"id": f"template-{number}", "text": text})
+        yield Message(b"t%d" % number, value.encode())
+
+
 def _largest(count: int) -> Iterator[Message]:
     """Yield documents of the largest size; every second one compresses a hundredfold."""
     texts = (one.text for one in generate(StreamShape(documents=10**12, seed=8)))
@@ -202,7 +220,7 @@ def broken(found: Found, options: argparse.Namespace) -> Iterator[str]:
     """Yield each promise that was not kept."""
     name = found.transport
     limit = options.limit * _MIB
-    if max(*found.small, *found.large) > limit:
+    if max(*found.small, *found.templates, *found.large) > limit:
         yield f"{name}: a process took more than {options.limit:g} MiB"
     if found.rebalances:
         yield f"{name}: {found.rebalances} rebalances"
@@ -235,7 +253,7 @@ def measure(options: argparse.Namespace) -> Report:
 
 
 def _row(found: Found) -> Row:
-    memory = (*found.small, *found.large)
+    memory = (*found.small, *found.templates, *found.large)
     return [
         found.transport,
         found.capacity.by_clock,
@@ -256,13 +274,15 @@ def _table(rows: list[Row], options: argparse.Namespace) -> Table:
         f"Burst: for {options.seconds:g} s {TIMES} times that, as far as the machine could (times "
         f"the capacity); what waited at its end, and the rate at which that was drained, as a part "
         f"of the capacity, by the clock and for each second of CPU time ({judged} {DRAINED:.0%} "
-        f"are promised). Peak memory, MiB, of worker and supervisor, after the burst and after "
-        f"{options.large} documents of {_LARGEST:,} characters at once (limit {options.limit:g}). "
+        f"are promised). Peak memory, MiB, of worker and supervisor, after the burst, after "
+        f"{options.templates:,} documents of a template, and after {options.large} documents of "
+        f"{_LARGEST:,} characters at once (limit {options.limit:g}). "
         "Rebalances since the worker joined; records without an answer."
     )
     header = columns("transport", "capacity|,.0f", "burst|.1f", "backlog|,d", "drain, clock|.0%")
-    header += columns("drain, CPU|.0%", "worker|,.0f", "supervisor|,.0f", "large: worker|,.0f")
-    header += columns("supervisor|,.0f", "rebalances|,d", "left|,d")
+    header += columns("drain, CPU|.0%", "worker|,.0f", "supervisor|,.0f")
+    header += columns("templates: worker|,.0f", "supervisor|,.0f")
+    header += columns("large: worker|,.0f", "supervisor|,.0f", "rebalances|,d", "left|,d")
     return Table("A burst", note, header, rows)
 
 
@@ -272,6 +292,7 @@ def main() -> None:
     parser.add_argument("--backlog", type=int, default=20_000, help="documents of a full topic")
     parser.add_argument("--half", type=float, default=10, help="seconds of half the capacity")
     parser.add_argument("--seconds", type=float, default=5, help="of the burst")
+    parser.add_argument("--templates", type=int, default=5_000, help="documents of a template")
     parser.add_argument("--large", type=int, default=200, help="documents of the largest size")
     parser.add_argument("--limit", type=float, default=512, help="MiB that a process may take")
     parser.add_argument("--partitions", type=int, default=4, help="of each topic")

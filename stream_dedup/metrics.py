@@ -96,7 +96,7 @@ verifications_total = Counter(
     ["result"],
 )
 capped_probes_total = Counter(
-    f"{_PREFIX}_capped_probes_total", "Probes whose candidates were cut at max_candidates."
+    f"{_PREFIX}_capped_probes_total", "Probes of which candidates were cut (max_candidates)."
 )
 claims_voided_total = Counter(
     f"{_PREFIX}_claims_voided_total", "Claims of other documents that were voided as undecided."

@@ -16,7 +16,7 @@ from pydantic import BaseModel, Field
 from stream_dedup.deduplicator import Stages
 from stream_dedup.explain import Why, tell_why
 from stream_dedup.index.base import Attachment, IndexBatch, LookUp, Matcher
-from stream_dedup.index.candidates import Candidates, attach
+from stream_dedup.index.candidates import Bound, Candidates, attach
 from stream_dedup.index.description import describe
 from stream_dedup.index.memory import MemoryIndex
 from stream_dedup.index.revisions import Answers
@@ -117,6 +117,8 @@ class Query(Stages):
         super().__init__(settings)
         self.index = index
         self._matcher = Matcher(self.fingerprinter.verifier, settings.window, settings.choice)
+        tables = len(self.fingerprinter.method.prefix_bits)
+        self._step = min(_STEP, Bound(settings.max_candidates, tables).look_up_step)
 
     def ask(self, questions: Sequence[Question]) -> list[Answer]:
         """Answer each question on its own.
@@ -125,8 +127,8 @@ class Query(Stages):
             ServiceError: the index is out of reach; the same call can be made again.
         """
         answers: list[Answer] = []
-        for start in range(0, len(questions), _STEP):
-            answers += self._ask(questions[start : start + _STEP])
+        for start in range(0, len(questions), self._step):
+            answers += self._ask(questions[start : start + self._step])
         return answers
 
     def decide(self, documents: Sequence[Document]) -> list[Decision]:
@@ -137,7 +139,10 @@ class Query(Stages):
         Raises:
             ServiceError: the index is out of reach; the same call can be made again.
         """
-        return self._decide(documents)[-1]
+        decisions: list[Decision] = []
+        for start in range(0, len(documents), self._step):
+            decisions += self._decide(documents[start : start + self._step])[-1]
+        return decisions
 
     def _decide(
         self, documents: Sequence[Document]

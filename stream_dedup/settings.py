@@ -70,7 +70,8 @@ class Settings(ReviewSettings, ConnectionSettings, MatchingSettings, SecretSetti
     max_candidates: int = _setting(
         4096,
         "redis",
-        "Candidates that one probe returns, oldest first; what is cut is counted in a metric.",
+        "Candidates of a document, oldest first: a share of each of its keys, or more where most "
+        "of these are full. What is cut is counted in a metric.",
         ge=16,
         le=1_000_000,
     )

@@ -84,9 +84,9 @@ def candidates(facts: RedisFacts, settings: Settings) -> Iterator[Finding]:
         f"{plan.candidates_per_document:.2g} of them by chance"
     )
     redo = f"stream-dedup plan --documents {settings.expected_originals} --method {settings.method}"
-    if plan.candidates_per_probe > settings.max_candidates:
+    if plan.candidates_per_document > settings.max_candidates:
         yield warning(
-            f"{found}, more than probes return (max_candidates): copies are missed.",
+            f"{found}, more than it is compared with (max_candidates): copies are missed.",
             "Take longer prefixes for the next index",
             redo,
         )

@@ -18,6 +18,8 @@ from stream_dedup.doctor.findings import (
 )
 from stream_dedup.doctor.redis_facts import Node, RedisFacts
 from stream_dedup.errors import ConfigurationMismatch
+from stream_dedup.fingerprint.planned import planned
+from stream_dedup.index.candidates import Bound
 from stream_dedup.index.description import mismatch
 from stream_dedup.settings import Settings
 
@@ -129,11 +131,13 @@ def keys(facts: RedisFacts, settings: Settings) -> Iterator[Finding]:
         return
     longest, mean = max(lengths), sum(lengths) / len(lengths)
     found = f"the fullest has {longest:,} entries, the mean {mean:.1f} (of {len(lengths)} sampled)"
-    if longest > settings.max_candidates:
+    bound = Bound(settings.max_candidates, len(planned(settings).design.prefix_bits))
+    if longest > bound.share:
         yield warning(
-            f"Of the sorted sets {found}: probes may be cut at max_candidates, and miss copies.",
+            f"Of the sorted sets {found}: probes may be cut at {bound.share} (max_candidates, "
+            f"{bound.most}, in {bound.tables} tables), and miss copies.",
             "Take out what templates have in common (stream-dedup learn boilerplate), or read on",
-            f"max_candidates = {min(1_000_000, 2 * longest)}",
+            f"max_candidates = {min(1_000_000, bound.tables * longest)}",
         )
     else:
         yield ok(f"Of the sorted sets {found}.")

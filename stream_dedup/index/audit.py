@@ -87,6 +87,7 @@ class _Auditor:
         self._fingerprinter = Fingerprinter(settings)
         self._matcher = Matcher(self._fingerprinter.verifier, settings.window)
         self._format = RecordFormat.of(self._fingerprinter)
+        self._most = settings.max_candidates
         self._pause = max(0.2, 2 * settings.claim_grace)
         self._reader = Reader(client, settings, self._fingerprinter.index_version)
 
@@ -124,7 +125,7 @@ class _Auditor:
         return Known(self._reader.records(), self._format)
 
     def _entries(self, known: Known) -> Entries:
-        entries = Entries(known, self._reader.layout, self._matcher)
+        entries = Entries(known, self._reader.layout, self._matcher, self._most)
         entries.read(self._reader.sets())
         return entries
 

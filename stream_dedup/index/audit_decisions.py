@@ -191,7 +191,7 @@ class Decisions:
             np.concatenate([fact.evidence.sketches for fact, _ in found]),
             [payload for fact, _ in found for payload in fact.evidence.payloads],
         )
-        near = self._matcher.near(mine, known.evidence.rows(rows))
+        near = self._matcher.compare(mine, known.evidence.rows(rows))[1]
         times = known.times[rows]
         own = [fact.time for fact, _ in found]
         own = [t if t is not None else other for t, other in zip(own, times, strict=True)]

@@ -18,6 +18,7 @@ from stream_dedup.index.audit_reading import (
     set_number,
 )
 from stream_dedup.index.base import Matcher
+from stream_dedup.index.candidates import Bound
 from stream_dedup.index.keys import Layout
 from stream_dedup.index.pairs import entry_keys
 from stream_dedup.runs import begins_of_runs
@@ -57,11 +58,12 @@ class Entries:
         pairs: pairs compared.
     """
 
-    def __init__(self, known: Known, layout: Layout, matcher: Matcher) -> None:
+    def __init__(self, known: Known, layout: Layout, matcher: Matcher, most: int) -> None:
         self._known = known
         self._matcher = matcher
         self._bits = [max(0, bits - layout.set_bits) for bits in layout.prefix_bits]
         tables, count = len(layout.prefix_bits), len(known.ids)
+        self._share = Bound(most, tables).share
         self.kinds: Counter[int] = Counter()
         self.unknown: list[tuple[bytes, bytes]] = []
         self.seen = np.zeros((count, tables), np.bool_)
@@ -130,21 +132,22 @@ class Entries:
         np.maximum.at(self._counts[:, 2], tables_of, sizes)
 
     def _compare(self, groups: Rows, rows: Rows) -> None:
-        """Compare all originals of the same key with each other."""
-        order = np.argsort(groups, kind="stable")
+        """Compare all originals of the same key with the oldest of them (see ``Bound``)."""
+        order = np.lexsort((self._known.owners[rows], groups))
         groups, rows = groups[order], rows[order]
-        starts = np.arange(len(rows))
-        for distance in range(1, len(rows)):
-            starts = starts[starts + distance < len(rows)]
-            starts = starts[groups[starts + distance] == groups[starts]]
-            if not len(starts):
+        begins = begins_of_runs(groups)
+        firsts = np.flatnonzero(begins)[np.cumsum(begins) - 1]
+        later = np.arange(len(rows))
+        for place in range(self._share):
+            later = later[later > firsts[later] + place]
+            if not len(later):
                 return
-            self.pairs += len(starts)
-            self._compare_rows(rows[starts], rows[starts + distance])
+            self.pairs += len(later)
+            self._compare_rows(rows[firsts[later] + place], rows[later])
 
     def _compare_rows(self, left: Rows, right: Rows) -> None:
         known, matcher = self._known, self._matcher
-        near = matcher.near(known.evidence.rows(left), known.evidence.rows(right))
+        _, near = matcher.compare_rows(known.evidence, left, known.evidence, right)
         near &= matcher.within_window(known.times[left], known.times[right]) & (left != right)
         found = np.sort(np.stack([left[near], right[near]], axis=1), axis=1)
         self.near.update(map(tuple, found.tolist()))

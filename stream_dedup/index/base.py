@@ -31,7 +31,7 @@ from stream_dedup.fingerprint.fingerprinter import Fingerprints
 from stream_dedup.index.expiry import Swept
 from stream_dedup.types import Choice, Document, DocumentId, Score
 from stream_dedup.verify.evidence import Evidence, Scores
-from stream_dedup.verify.verifier import Verifier
+from stream_dedup.verify.verifier import Verifier, compare_rows
 
 if TYPE_CHECKING:
     from stream_dedup.index.candidates import Candidates
@@ -244,9 +244,15 @@ class Matcher:
         late = apart if renewed is None else left - renewed
         return (-apart <= self._window) & (late <= self._window)
 
-    def near(self, left: Evidence, right: Evidence) -> npt.NDArray[np.bool_]:
-        """Say which pairs are near by their evidence."""
-        return self.compare(left, right)[1]
+    def compare_rows(
+        self,
+        left: Evidence,
+        rows: npt.NDArray[np.int64],
+        right: Evidence,
+        others: npt.NDArray[np.int64],
+    ) -> tuple[Scores, npt.NDArray[np.bool_]]:
+        """Return the score of each pair of rows, and whether the pair is near."""
+        return compare_rows(self._verifier, (left, rows), (right, others))
 
     def preferences(
         self, scores: Scores, times: npt.NDArray[np.float64], ranks: npt.NDArray[np.float64]

@@ -6,16 +6,109 @@ and nothing is registered. For a document alone it is what ``claim`` would say o
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from stream_dedup.index.base import Attachment, IndexBatch, LookUp, Matcher
+from stream_dedup.runs import begins_of_runs
 from stream_dedup.types import DocumentId
 from stream_dedup.verify.evidence import Evidence
 
 Rows = npt.NDArray[np.int64]
+
+
+#: Table entries that are looked at together; bounds what is held of them.
+_ENTRIES = 1 << 20
+#: Documents looked up together, and candidates that are described then at most.
+_LOOKED_UP = 512
+_DESCRIBED = 1 << 18
+
+
+class Bound(NamedTuple):
+    """How many candidates a document has: the same on every index, whatever else is in a batch.
+
+    Of each key these are the oldest, ``share`` at most. A key that has more is *full*: many
+    originals share it, so it says little of any of them. They are below the threshold to one
+    another, so what is near one of them shares keys with it that they do not. Where most of a
+    document's keys are full, as of a text that comes again in every window, nothing else is left
+    to go by: then up to ``most`` of each key are read, and of these the ``most`` different ones
+    that come first in their keys are its candidates.
+
+    Attributes:
+        most: the setting ``max_candidates``.
+        tables: keys of a document.
+    """
+
+    most: int
+    tables: int
+
+    @property
+    def share(self) -> int:
+        """Candidates that are read of a key of which not all others are full as well."""
+        return max(1, self.most // self.tables)
+
+    @property
+    def look_up_step(self) -> int:
+        """How many documents to look up together: what is known of each candidate is kept."""
+        return max(1, min(_LOOKED_UP, _DESCRIBED // self.most))
+
+    @property
+    def deep_step(self) -> int:
+        """How many documents to look up together most of whose keys are full."""
+        return max(1, _ENTRIES // (self.most * self.tables))
+
+    def deep(self, documents: Rows) -> Rows:
+        """Return the documents most of whose keys are full, given that of each full key."""
+        found, counts = np.unique(documents, return_counts=True)
+        return found[2 * counts > self.tables]
+
+    def kept(self, documents: Rows, keys: Rows, members: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+        """Say which entries are of the candidates of their document, and not cut.
+
+        Args:
+            documents: (entries,) whose each is.
+            keys: (entries,) a number of its key; those of a key are oldest first.
+            members: (entries,) what stands there.
+        """
+        # Of every key at least the oldest is kept, so that a key that has some still shows it.
+        most = max(self.most, self.tables)
+        kept = np.ones(len(documents), np.bool_)
+        some = np.flatnonzero(np.isin(documents, _above(documents, most)))
+        if not len(some):
+            return kept
+        order = np.argsort(keys[some], kind="stable")
+        ranks = np.empty(len(some), np.int64)
+        ranks[order] = _places(begins_of_runs(keys[some][order]))
+        order = np.lexsort((ranks, members[some], documents[some]))
+        begins = begins_of_runs(documents[some][order], members[some][order])
+        pairs = order[begins]
+        ranked = np.lexsort((members[some][pairs], ranks[pairs], documents[some][pairs]))
+        chosen = np.empty(len(pairs), np.bool_)
+        chosen[ranked] = _places(begins_of_runs(documents[some][pairs][ranked])) < most
+        kept[some[order]] = chosen[np.cumsum(begins) - 1]
+        return kept
+
+
+def first_of_each(keys: Rows, count: int) -> npt.NDArray[np.bool_]:
+    """Say which rows are among the first so many of those with the same key."""
+    order = np.argsort(keys, kind="stable")
+    first = np.empty(len(keys), np.bool_)
+    first[order] = _places(begins_of_runs(keys[order])) < count
+    return first
+
+
+def _above(documents: Rows, most: int) -> Rows:
+    """Return the documents that come more than so many times."""
+    found, counts = np.unique(documents, return_counts=True)
+    return found[counts > most]
+
+
+def _places(begins: npt.NDArray[np.bool_]) -> Rows:
+    """Return the place of each row in its run, from 0."""
+    rows = np.arange(len(begins))
+    return rows - np.maximum.accumulate(np.where(begins, rows, 0))
 
 
 class Candidates(NamedTuple):

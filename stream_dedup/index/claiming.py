@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -15,14 +16,22 @@ from stream_dedup.index.claims import (
     Outcome,
     Steps,
     settle_document,
+    settle_forced,
     start_again,
 )
 from stream_dedup.index.counts import ClaimCounts
-from stream_dedup.index.driver import Claims, Driver, Rows, Sightings
+from stream_dedup.index.driver import Claims, Driver, Rows
 from stream_dedup.index.keys import ClaimIds
 from stream_dedup.index.pairs import exact_leaders, near_pairs, shares_earlier
 from stream_dedup.index.records import Record, RecordFormat
+from stream_dedup.index.sightings import Pairs, Sightings
 from stream_dedup.index.store import RedisStore
+
+#: Claims seen that are settled together; bounds what is held of them.
+_SIGHTINGS = 1 << 17
+
+#: Settles whom a claim saw, under each of its keys: the protocol's steps from there on.
+Settle = Callable[[int, Sequence[Sequence[int]], Callable[[], int], float], Steps]
 
 #: For each row that is near earlier rows of its batch: these, in order.
 Neighbours = dict[int, list[int]]
@@ -123,22 +132,24 @@ class Claiming:
     def _look(self, rows: Rows, claims: Claims) -> None:
         """Attach rows to originals that exist already."""
         if len(rows):
-            modes = np.full(len(rows), Mode.LOOK, np.uint8)
-            seen = self._driver.announce(rows, claims[rows], modes)
-            self._attach(self._driver.look(seen.pairs())[0])
+            for _, seen in self._driver.announce(rows, claims, Mode.LOOK):
+                self._attach(self._driver.look(seen.pairs())[0])
 
     def _register(self, rows: Rows, claims: Claims) -> None:
         if self._index.store.layout.partitions == 1:
             rows = self._register_at_once(rows, claims)
         if not len(rows):
             return
-        modes = np.full(len(rows), Mode.IF_EMPTY, np.uint8)
-        self._settle(rows, claims, self._driver.announce(rows, claims[rows], modes))
+        for some, seen in self._driver.announce(rows, claims, Mode.IF_EMPTY):
+            alone = some[~np.isin(some, seen.rows)]
+            self._commit(alone, claims)
+            for part in seen.parts(_SIGHTINGS):
+                self._settle(claims, part)
 
     def _register_at_once(self, rows: Rows, claims: Claims) -> Rows:
         """Do what ``register_document`` does, for many; return the rows that go the long way."""
-        known: dict[int, list[int]] = {}
-        trying = rows
+        known = Pairs.of(rows[:0], claims[:0])
+        trying = self._driver.may_be_registered(rows)
         for _ in range(AT_ONCE):
             if not len(trying):
                 break
@@ -147,37 +158,60 @@ class Claiming:
                 self._outcomes[row] = Outcome(claim, is_original=True)
             found, unsettled = self._driver.look(pairs)
             self._attach(found)
-            for row, claim in pairs:
-                known.setdefault(row, []).append(claim)
-            met = {row for row, _ in pairs} - found.keys() - unsettled
-            trying = np.array(sorted(met), np.int64)
+            known = known.plus(pairs)
+            met = np.unique(pairs.rows)
+            trying = met[~np.isin(met, [*found, *unsettled])]
         return np.array([row for row in rows.tolist() if row not in self._outcomes], np.int64)
 
     def _attach(self, found: dict[int, int]) -> None:
         for row, original in found.items():
             self._outcomes[row] = Outcome(original, is_original=False)
 
-    def _settle(self, rows: Rows, claims: Claims, seen: Sightings) -> None:
-        """Commit the rows that saw nobody; the others find their original, or go on one by one.
-
-        Most of those are duplicates of an original that exists already. They do what the protocol
-        would (read, withdraw, forget), but all together.
-        """
-        alone = rows[~np.isin(rows, seen.rows)]
-        committed = self._driver.commit(alone, claims[alone])
-        found, _ = self._driver.look(seen.pairs())
-        self._driver.give_up(list(found), claims, seen)
-        self._attach(found)
+    def _commit(self, rows: Rows, claims: Claims) -> None:
+        """Commit rows that stand under all of their keys and have nobody left to settle."""
+        if not len(rows):
+            return
+        committed = self._driver.commit(rows, claims[rows])
         steps: dict[int, Steps] = {}
-        for row, stands in zip(alone.tolist(), committed.tolist(), strict=True):
+        for row, stands in zip(rows.tolist(), committed.tolist(), strict=True):
             claim = int(claims[row])
             if stands:
                 self._outcomes[row] = Outcome(claim, is_original=True)
             else:
                 steps[row] = start_again(claim, self._tables, self._mint_one, self._index.grace)
-        for row, tables in seen.without(found).by_row(self._tables).items():
-            claim = int(claims[row])
-            steps[row] = settle_document(claim, tables, self._mint_one, self._index.grace)
+        self._finish(steps)
+
+    def _settle(self, claims: Claims, seen: Sightings) -> None:
+        """Settle whom rows saw when they were announced, force them in and commit.
+
+        They do what the protocol would (read, withdraw, forget; read, force, read, commit), but all
+        together. Only who met a claim that is void, or near and not decided, goes on one by one.
+        """
+        found, unsettled = self._driver.look(seen.pairs())
+        self._driver.give_up(list(found), claims, seen)
+        self._attach(found)
+        self._go_on(settle_document, claims, seen.of(unsettled - found.keys()))
+        passing = seen.without([*found, *unsettled])
+        if not len(passing.rows):
+            return
+        fresh = self._driver.force(claims, passing)
+        found, unsettled = self._driver.look(fresh.pairs())
+        self._driver.give_up(list(found), claims, None)
+        self._attach(found)
+        self._go_on(settle_forced, claims, fresh.of(unsettled - found.keys()))
+        rows = np.unique(passing.rows)
+        self._commit(rows[~np.isin(rows, [*found, *unsettled])], claims)
+
+    def _go_on(self, settle: Settle, claims: Claims, seen: Sightings) -> None:
+        """Go on one by one, all rows side by side."""
+        self._finish(
+            {
+                row: settle(int(claims[row]), tables, self._mint_one, self._index.grace)
+                for row, tables in seen.by_row(self._tables).items()
+            }
+        )
+
+    def _finish(self, steps: dict[int, Steps]) -> None:
         finished = self._driver.finish(steps)
         self._walked += finished.values()
         self._outcomes |= finished

@@ -234,6 +234,22 @@ def settle_document(
     return outcome
 
 
+def settle_forced(
+    claim: int, seen: Sequence[Sequence[int]], mint: Callable[[], int], grace: float
+) -> Steps:
+    """Go on after the forced announcement: ``seen`` is whom it came upon that was not there before.
+
+    All of those before can be left as they are, and the claim stands under all of its keys.
+    """
+    attempt = _Attempt(claim, grace, len(seen), attempts=1, voided=0)
+    everywhere = tuple(range(len(seen)))
+    outcome = yield from attempt.commit(everywhere, seen, everywhere)
+    if outcome is None:
+        outcome = yield from claim_document(len(seen), mint, grace, attempts=1)
+        outcome = outcome._replace(voided=outcome.voided + attempt.voided)
+    return outcome
+
+
 def start_again(claim: int, tables: int, mint: Callable[[], int], grace: float) -> Steps:
     """Go on after a commit that found its claim void."""
     # The record stays, void: a late repeat of the commit must still find it.
@@ -262,12 +278,21 @@ class _Attempt:
         outcome = yield from self._settle(skipped, [seen[table] for table in skipped], inserted)
         if outcome is not None:
             return outcome
-        everywhere = inserted + skipped
+        seen_again: Sequence[Sequence[int]] = ()
         if skipped:
             (seen_again,) = yield [Probe(self.claim, skipped, Mode.FORCE)]
-            outcome = yield from self._settle(skipped, seen_again, everywhere)
-            if outcome is not None:
-                return outcome
+        return (yield from self.commit(skipped, seen_again, inserted + skipped))
+
+    def commit(
+        self,
+        tables: tuple[int, ...],
+        seen: Sequence[Sequence[int]],
+        everywhere: tuple[int, ...],
+    ) -> Generator[list[Call], list[Any], Outcome | None]:
+        """Settle whom the claim saw in some tables when it was forced in there, and commit."""
+        outcome = yield from self._settle(tables, seen, everywhere)
+        if outcome is not None:
+            return outcome
         (fate,) = yield [Settle(self.claim, Fate.ORIGINAL)]
         if fate is Fate.ORIGINAL:
             return Outcome(self.claim, is_original=True, attempts=self.attempts, voided=self.voided)

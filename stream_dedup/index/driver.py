@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,11 +14,12 @@ from stream_dedup.index.claims import Call, Fate, Mode, Outcome, Pause, Sight, S
 from stream_dedup.index.counts import Effort
 from stream_dedup.index.expiry import NEVER
 from stream_dedup.index.found import Found
-from stream_dedup.index.gathered import Gathered, Seen, columns
+from stream_dedup.index.gathered import Gathered, columns
 from stream_dedup.index.keys import Places
 from stream_dedup.index.records import Record, RecordFormat
-from stream_dedup.index.registrations import Registrations
-from stream_dedup.index.rounds import Round, read_on
+from stream_dedup.index.registrations import Registrations, spelled
+from stream_dedup.index.rounds import Round, read_all, read_on
+from stream_dedup.index.sightings import Met, Pairs, Sightings
 from stream_dedup.index.store import RedisStore
 from stream_dedup.runs import begins_of_runs
 
@@ -26,35 +27,40 @@ Rows = npt.NDArray[np.int64]
 Claims = npt.NDArray[np.uint64]
 
 _WITH_RECORD = (Fate.PENDING, Fate.ORIGINAL)
+_BYTES = tuple(bytes([fate]) for fate in _WITH_RECORD)
+_FATES = {int(fate): fate for fate in Fate}
+_NOBODY = np.zeros(0, np.int64)
+
+#: Pairs of a row and a claim whose records are read and compared together.
+_PAIRS = 1 << 15
 
 
-class Sightings(NamedTuple):
-    """Claims that documents came upon: a row, a table and a claim each, oldest first."""
+class _Compared(NamedTuple):
+    """What rows see of claims: see ``Sight``, a pair each."""
 
-    rows: Rows
-    tables: Rows
-    claims: Claims
+    fates: npt.NDArray[np.uint8]
+    near: npt.NDArray[np.bool_]
+    same: npt.NDArray[np.bool_]
+    preferences: npt.NDArray[np.float64]
 
-    def without(self, rows: Collection[int]) -> Sightings:
-        """Leave some rows out."""
-        kept = ~np.isin(self.rows, list(rows))
-        return Sightings(self.rows[kept], self.tables[kept], self.claims[kept])
+    @property
+    def are_unsettled(self) -> npt.NDArray[np.bool_]:
+        """Which claims cannot be left as they are."""
+        passed = (self.fates == Fate.ORIGINAL) | ((self.fates == Fate.PENDING) & ~self.near)
+        unsettled: npt.NDArray[np.bool_] = ~passed
+        return unsettled
 
-    def pairs(self) -> list[tuple[int, int]]:
-        """Return each row and claim once."""
-        order = np.lexsort((self.claims, self.rows))
-        rows, claims = self.rows[order], self.claims[order]
-        first = begins_of_runs(rows, claims)
-        return list(zip(rows[first].tolist(), claims[first].tolist(), strict=True))
+    def preferred(self, pairs: Pairs, *, own: bool) -> Rows:
+        """Return, for each row that has one, the pair of the original that it belongs to.
 
-    def by_row(self, tables: int) -> dict[int, Seen]:
-        """Return, for each row, what it saw under each of its keys."""
-        seen: dict[int, Seen] = {}
-        for row, table, claim in zip(*(column.tolist() for column in self), strict=True):
-            if row not in seen:
-                seen[row] = [[] for _ in range(tables)]
-            seen[row][table].append(claim)
-        return seen
+        Of its near originals the one that it prefers, the earliest of several; with ``own`` before
+        all of them one that is a claim of the row's own document.
+        """
+        first = self.same & own
+        at = np.flatnonzero((self.near | first) & (self.fates == Fate.ORIGINAL))
+        order = (pairs.claims[at], self.preferences[at], ~first[at], pairs.rows[at])
+        at = at[np.lexsort(order)]
+        return at[begins_of_runs(pairs.rows[at])]
 
 
 class Driver:
@@ -70,41 +76,110 @@ class Driver:
         self._tables = batch.prints.keys.shape[1]
         self._format = records
         self._records = records.encode(batch)
+        self._digests = batch.digest_words()
+        #: Records of the originals that rows may belong to.
         self._known: dict[int, Record] = {}
         self._capped = self._probes = self._ruled_out = 0
-        #: Pairs of a row and a claim that it came upon, and whether those compared are near: who
-        #: goes the long way sees the same ones again.
-        self._met: set[tuple[int, int]] = set()
-        self._verified: dict[tuple[int, int], bool] = {}
+        self._met = Met()
+        #: Keys that are known to be full, and rows most of whose keys are (see ``Bound``).
+        self._full = np.zeros((len(batch), self._tables), np.bool_)
+        self._deep = np.zeros(len(batch), np.bool_)
+        #: What was cut of the latest announcement.
+        self._cut = Sightings(_NOBODY, _NOBODY, _NOBODY.astype(np.uint64))
 
     def effort(self) -> Effort:
         """Return what was done so far."""
-        accepted = sum(self._verified.values())
+        candidates, accepted, rejected = self._met.totals()
         return Effort(
             capped=self._capped,
             probes=self._probes,
-            candidates=len(self._met) + self._ruled_out,
+            candidates=candidates + self._ruled_out,
             accepted=accepted,
-            rejected=len(self._verified) - accepted + self._ruled_out,
+            rejected=rejected + self._ruled_out,
         )
 
-    def announce(self, rows: Rows, claims: Claims, modes: npt.NDArray[np.uint8]) -> Sightings:
-        """Probe every table of each row, put the record where a claim may be inserted."""
+    def announce(self, rows: Rows, claims: Claims, mode: Mode) -> Iterator[tuple[Rows, Sightings]]:
+        """Probe every table of each row, put the record where a claim may be inserted.
+
+        Yields what some of the rows saw, until it has been all of them: most at once, those most of
+        whose keys are full a few at a time (see ``Bound``).
+
+        Args:
+            rows: the rows.
+            claims: of all rows.
+            mode: whether claims are inserted.
+        """
+        bound = self.store.bound
+        shallow = rows[~self._deep[rows]]
+        seen = self._announce(shallow, claims, mode, bound.share)
+        yield shallow[~self._deep[shallow]], seen
+        deep = rows[self._deep[rows]]
+        for start in range(0, len(deep), bound.deep_step):
+            some = deep[start : start + bound.deep_step]
+            yield some, self._announce(some, claims, mode, bound.most)
+
+    def force(self, claims: Claims, seen: Sightings) -> Sightings:
+        """Insert the claims of rows where these saw somebody; return who else is there now."""
+        keys, bound = seen.places(), self.store.bound
+        limit = bound.most if self._deep[keys[0]].any() else bound.share
+        found, rows, tables = self._probe(Round(self.store), keys, claims, Mode.FORCE, limit)
+        self._full[rows[found.full], tables[found.full]] = True
+        again, _ = self._sightings(rows, tables, found)
+        return again.beyond(seen).beyond(self._cut)
+
+    def may_be_registered(self, rows: Rows) -> Rows:
+        """Return the rows that are not known to meet more than a registration tells."""
+        return rows[~self._full[rows].any(axis=1)]
+
+    def _announce(self, rows: Rows, claims: Claims, mode: Mode, limit: int) -> Sightings:
+        """Probe every table of some rows; those that are to be read further are only marked."""
         round_ = Round(self.store)
-        inserting = modes != Mode.LOOK
-        put = rows[inserting]
-        round_.put(claims[inserting], [self._records[row] for row in put.tolist()])
-        tables = self._tables
-        found = round_.probe(
-            self.places(np.repeat(rows, tables), np.tile(np.arange(tables), len(rows))),
-            np.repeat(claims, tables),
-            np.repeat(modes, tables),
+        if mode != Mode.LOOK:
+            round_.put(claims[rows], [self._records[row] for row in rows.tolist()])
+        tables = np.tile(np.arange(self._tables), len(rows))
+        found, rows, tables = self._probe(
+            round_, (np.repeat(rows, self._tables), tables), claims, mode, limit
         )
+        if limit < self.store.bound.most:
+            self._deep[self.store.bound.deep(rows[found.full])] = True
+            kept = np.flatnonzero(~self._deep[rows])
+        else:
+            kept = np.arange(len(rows))
+        full = np.intersect1d(found.full, kept)
+        self._full[rows[full], tables[full]] = True
+        seen, self._cut = self._sightings(rows, tables, found)
+        cut = np.zeros((len(self.batch), self._tables), np.bool_)
+        cut[self._cut.rows, self._cut.tables] = True
+        cut[rows[full], tables[full]] = True
+        self._capped += int(np.count_nonzero(cut[np.unique(rows[kept])]))
+        return seen.of(rows[kept]) if len(kept) < len(rows) else seen
+
+    def _probe(
+        self, round_: Round, keys: tuple[Rows, Rows], claims: Claims, mode: Mode, limit: int
+    ) -> tuple[Found, Rows, Rows]:
+        """Probe keys, a row and a table each; return what was found, and which were probed."""
+        rows, tables = keys
+        if mode != Mode.LOOK:
+            full = self._full[rows, tables]
+            if full.any():
+                # Whoever looks there again sees the same: the oldest. So the claim is only entered.
+                round_.note(self.places(rows[full], tables[full]), claims[rows[full]])
+                rows, tables = rows[~full], tables[~full]
+        modes = np.full(len(rows), mode, np.uint8)
+        found = round_.probe(self.places(rows, tables), claims[rows], modes, limit)
         round_.run()
-        self._read_on(found)
+        read_on(self.store, found)
+        self._probes += len(rows)
+        return found, rows, tables
+
+    def _sightings(self, rows: Rows, tables: Rows, found: Found) -> tuple[Sightings, Sightings]:
+        """Return what rows saw of their candidates, by row, and what else, which is cut."""
         positions, members = found.pairs
-        which, where = np.divmod(positions, tables)
-        return Sightings(rows[which], where, members)
+        order = np.argsort(positions, kind="stable")
+        positions, members = positions[order], members[order]
+        kept = self.store.bound.kept(rows[positions], positions, members)
+        seen = Sightings(rows[positions], tables[positions], members)
+        return (seen, seen.where(~kept)) if kept.all() else (seen.where(kept), seen.where(~kept))
 
     def commit(self, rows: Rows, claims: Claims) -> npt.NDArray[np.bool_]:
         """Commit claims that saw nobody; say which are originals now, and not void."""
@@ -115,25 +190,25 @@ class Driver:
         committed: npt.NDArray[np.bool_] = standing == Fate.ORIGINAL
         return committed
 
-    def register(
-        self, rows: Rows, claims: Claims, known: dict[int, list[int]]
-    ) -> tuple[Rows, list[tuple[int, int]]]:
+    def register(self, rows: Rows, claims: Claims, known: Pairs) -> tuple[Rows, Pairs]:
         """Register rows at once; return those that are originals now, and whom the others met.
 
         These are pairs of a row and a claim that is not among those known to the row. A row that is
         in neither goes the long way.
         """
         round_ = Round(self.store)
-        found = self._send_registers(
-            round_, rows, claims, [known.get(row, ()) for row in rows.tolist()]
-        )
+        starts = np.searchsorted(known.rows, rows)
+        ends = np.searchsorted(known.rows, rows, side="right")
+        told = [
+            spelled(known.claims[start:end]) if end > start else b""
+            for start, end in zip(starts.tolist(), ends.tolist(), strict=True)
+        ]
+        found = self._send_registers(round_, rows, claims, told)
         round_.run()
         self._count(found)
-        met = found.fates == Registrations.MET
         which, members = found.pairs
-        told = met[which]
-        pairs = zip(rows[which[told]].tolist(), members[told].tolist(), strict=True)
-        return rows[found.fates == Fate.ORIGINAL], list(pairs)
+        met = found.fates[which] == Registrations.MET
+        return rows[found.fates == Fate.ORIGINAL], Pairs.of(rows[which[met]], members[met])
 
     def note_ids(self, originals: dict[int, int]) -> None:
         """Enter originals, by row, under their ids: whoever registered them may have died before.
@@ -179,34 +254,40 @@ class Driver:
                     waiting[row] = (time.monotonic() + pause, calls)
         return outcomes
 
-    def look(self, pairs: Sequence[tuple[int, int]]) -> tuple[dict[int, int], set[int]]:
+    def look(self, pairs: Pairs) -> tuple[dict[int, int], set[int]]:
         """Look at pairs of a row and a claim that it saw.
 
         Returns:
             The preferred near original of each row that has one among these, and the rows that saw
             a claim which cannot be left as it is (see ``is_passed``).
         """
-        round_ = Round(self.store)
-        values = self._values(round_, pairs)
-        round_.run()
-        fates = self._keep_records(values())
-        unsettled = {row for row, claim in pairs if fates[claim] not in _WITH_RECORD}
-        pairs = [pair for pair in pairs if fates[pair[1]] in _WITH_RECORD]
-        found: dict[int, tuple[float, int]] = {}
-        for (row, claim), near, preference in zip(pairs, *self._compare_pairs(pairs), strict=True):
-            if not near:
-                continue
-            if fates[claim] is Fate.ORIGINAL:
-                one = (preference, claim)
-                found[row] = min(one, found.get(row, one))
-            else:
-                unsettled.add(row)
-        return {row: claim for row, (_, claim) in found.items()}, unsettled
+        found: dict[int, int] = {}
+        unsettled: set[int] = set()
+        for part in pairs.parts(_PAIRS):
+            round_ = Round(self.store)
+            claims, of = np.unique(part.claims, return_inverse=True)
+            values = round_.read(claims)
+            round_.run()
+            compared = self._compare_values(part, values, of)
+            unsettled.update(part.rows[compared.are_unsettled].tolist())
+            best = compared.preferred(part, own=False)
+            found |= zip(part.rows[best].tolist(), part.claims[best].tolist(), strict=True)
+            self._keep_records(part.claims[best], [values[at] for at in of[best].tolist()])
+        return found, unsettled
 
-    def give_up(self, rows: Sequence[int], claims: Claims, seen: Sightings) -> None:
-        """Withdraw the claims of rows that turned out to be duplicates; forget their records."""
+    def give_up(self, rows: Sequence[int], claims: Claims, seen: Sightings | None) -> None:
+        """Withdraw the claims of rows that turned out to be duplicates; forget their records.
+
+        Args:
+            rows: the duplicates.
+            claims: of all rows.
+            seen: where they saw somebody, and so were not inserted; none if they were forced in.
+        """
+        if not rows:
+            return
         inserted = np.ones((len(self.batch), self._tables), np.bool_)
-        inserted[seen.rows, seen.tables] = False
+        if seen is not None:
+            inserted[seen.rows, seen.tables] = False
         ending = np.array(rows, np.int64)
         which, tables = np.nonzero(inserted[ending])
         round_ = Round(self.store)
@@ -225,7 +306,11 @@ class Driver:
     def preferences(self, originals: dict[int, Record]) -> dict[int, float]:
         """Say how much each row prefers an original; see ``Matcher.preferences``."""
         rows, records = list(originals), list(originals.values())
-        found = self._compare(np.array(rows, np.int64), records)[1]
+        mine = self.batch.prints.evidence.rows(np.array(rows, np.int64))
+        scores, _ = self._matcher.compare(mine, self._format.evidence(records))
+        times = np.array([record.time for record in records], np.float64)
+        ranks = np.array([record.rank for record in records], np.float64)
+        found = self._matcher.preferences(scores, times, ranks)
         return dict(zip(rows, found.tolist(), strict=True))
 
     def again(self, originals: dict[int, Record]) -> list[int]:
@@ -267,8 +352,12 @@ class Driver:
             [self._records[row] for row, _ in gathered.puts],
         )
         rows, tables, claims, modes = columns(gathered.probes, 4)
+        asking = rows
         probed = round_.probe(
-            self.places(rows, tables), claims.astype(np.uint64), modes.astype(np.uint8)
+            self.places(rows, tables),
+            claims.astype(np.uint64),
+            modes.astype(np.uint8),
+            self.store.bound.share,
         )
         rows, claims, fates = columns(gathered.settles, 3)
         gathered.standing = round_.settle(claims.astype(np.uint64), fates.astype(np.uint8))
@@ -277,25 +366,30 @@ class Driver:
         rows, tables, claims = columns(gathered.withdraws, 3)
         round_.withdraw(self.places(rows, tables), claims.astype(np.uint64))
         round_.forget(np.array(gathered.forgets, np.uint64))
-        values = self._values(round_, gathered.reads)
+        rows, claims = columns(gathered.reads, 2)
+        read, of = np.unique(claims.astype(np.uint64), return_inverse=True)
+        values = round_.read(read)
+        reads = Pairs(rows, claims.astype(np.uint64))
         registers = gathered.registers
         gathered.registered = self._send_registers(
             round_,
             np.array([row for row, _, _ in registers], np.int64),
             np.array([claim for _, claim, _ in registers], np.uint64),
-            [known for _, _, known in registers],
+            [spelled(known) for _, _, known in registers],
         )
         round_.run()
         self._count(gathered.registered)
-        self._read_on(probed)
-        gathered.sights = self._sights(gathered.reads, values())
+        self._read_on(probed, asking)
+        gathered.sights = self._sights(reads, values, of)
         gathered.seen = [[] for _ in gathered.probes]
-        for position, claim in zip(*(column.tolist() for column in probed.pairs), strict=True):
+        positions, members = probed.pairs
+        kept = self.store.bound.kept(asking[positions], positions, members)
+        for position, claim in zip(positions[kept].tolist(), members[kept].tolist(), strict=True):
             gathered.seen[position].append(claim)
         return {row: [reply() for reply in resolvers] for row, resolvers in replies.items()}
 
     def _send_registers(
-        self, round_: Round, rows: Rows, claims: Claims, known: Sequence[Sequence[int]]
+        self, round_: Round, rows: Rows, claims: Claims, known: Sequence[bytes]
     ) -> Registrations:
         records = [self._records[row] for row in rows.tolist()]
         ids = self._places_of_ids(rows) if self.store.layout.ids else None
@@ -315,64 +409,56 @@ class Driver:
         ids = self.batch.ids
         return self.store.layout.place_ids([ids[row] for row in rows.tolist()])
 
-    def _read_on(self, found: Found) -> None:
+    def _read_on(self, found: Found, rows: Rows) -> None:
         """Read what the first page of each probe did not hold; count probes, and what is cut."""
         read_on(self.store, found)
+        read_all(self.store, found, rows)
         self._probes += len(found.claims)
-        self._capped += found.capped
+        self._capped += len(found.full)
 
-    def _values(
-        self, round_: Round, pairs: Sequence[tuple[int, int]]
-    ) -> Callable[[], dict[int, bytes]]:
-        """Read the claims of pairs; the returned function gives them once the round is done."""
-        self._met.update(pairs)
-        claims = sorted({claim for _, claim in pairs})
-        values = round_.read(np.array(claims, np.uint64))
-        return lambda: dict(zip(claims, values, strict=True))
+    def _keep_records(self, claims: Claims, values: Sequence[bytes]) -> None:
+        for claim, value in zip(claims.tolist(), values, strict=True):
+            if claim not in self._known:
+                self._known[claim] = self._format.decode(value[1:])
 
-    def _keep_records(self, values: dict[int, bytes]) -> dict[int, Fate]:
-        """Decode what was read of claims; return their fates."""
-        fates = {claim: Fate(value[0]) if value else Fate.ABSENT for claim, value in values.items()}
-        for claim, fate in fates.items():
-            if fate in _WITH_RECORD and claim not in self._known:
-                self._known[claim] = self._format.decode(values[claim][1:])
-        return fates
+    def _sights(self, pairs: Pairs, values: Sequence[bytes], of: Rows) -> list[Sight]:
+        compared = self._compare_values(pairs, values, of)
+        best = compared.preferred(pairs, own=True)
+        self._keep_records(pairs.claims[best], [values[at] for at in of[best].tolist()])
+        fates, near, same, preferences = (column.tolist() for column in compared)
+        return [
+            Sight(_FATES[fate], *rest)
+            for fate, *rest in zip(fates, near, same, preferences, strict=True)
+        ]
 
-    def _sights(self, pairs: Sequence[tuple[int, int]], values: dict[int, bytes]) -> list[Sight]:
-        fates = self._keep_records(values)
-        comparable = [pair for pair in pairs if fates[pair[1]] in _WITH_RECORD]
-        compared = zip(*self._compare_pairs(comparable), strict=True)
-        found = dict(zip(comparable, compared, strict=True))
-        sights = []
-        for row, claim in pairs:
-            if (row, claim) not in found:
-                sights.append(Sight(fates[claim], near=False, same=False))
-                continue
-            is_near, preference = found[row, claim]
-            same = self._is_same(row, self._known[claim])
-            sights.append(Sight(fates[claim], is_near, same, preference))
-        return sights
+    def _compare_values(self, pairs: Pairs, values: Sequence[bytes], of: Rows) -> _Compared:
+        """Compare rows with claims.
 
-    def _compare_pairs(self, pairs: Sequence[tuple[int, int]]) -> tuple[list[bool], list[float]]:
-        rows = np.array([row for row, _ in pairs], np.int64)
-        near, preferences = self._compare(rows, [self._known[claim] for _, claim in pairs])
-        is_near = near.tolist()
-        self._verified.update(zip(pairs, is_near, strict=True))
-        return is_near, preferences.tolist()
-
-    def _compare(
-        self, rows: Rows, records: Sequence[Record]
-    ) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.float64]]:
-        """Say which pairs of a row and a record are near, and how much the row prefers it."""
-        times = np.array([record.time for record in records], np.float64)
-        ranks = np.array([record.rank for record in records], np.float64)
-        mine, theirs = self.batch.prints.evidence.rows(rows), self._format.evidence(records)
-        scores, near = self._matcher.compare(mine, theirs)
-        renewed = None
-        if self._format.renews:
-            renewed = np.array([record.renewed for record in records], np.float64)
-        near &= self._matcher.within_window(self.batch.times[rows], times, renewed)
-        return near, self._matcher.preferences(scores, times, ranks)
+        Args:
+            pairs: of a row and a claim.
+            values: what is kept of claims.
+            of: for each pair, which of these is that of its claim.
+        """
+        fates = np.array([value[0] if value else Fate.ABSENT for value in values], np.uint8)
+        comparable = np.isin(fates, _WITH_RECORD)
+        chosen = np.flatnonzero(comparable[of])
+        columns = self._format.columns([value for value in values if value[:1] in _BYTES])
+        rows, others = pairs.rows[chosen], (np.cumsum(comparable) - 1)[of[chosen]]
+        batch, matcher = self.batch, self._matcher
+        scores, is_near = matcher.compare_rows(
+            batch.prints.evidence, rows, columns.evidence, others
+        )
+        times, renewed = columns.times[others], columns.renewed[others]
+        is_near &= matcher.within_window(batch.times[rows], times, renewed)
+        self._met.add(pairs, chosen, is_near)
+        near, same = np.zeros(len(of), np.bool_), np.zeros(len(of), np.bool_)
+        preferences = np.zeros(len(of))
+        near[chosen] = is_near
+        same[chosen] = (columns.identities[others] == batch.identities[rows]) & (
+            columns.digests[others] == self._digests[rows]
+        ).all(axis=1)
+        preferences[chosen] = matcher.preferences(scores, times, columns.ranks[others])
+        return _Compared(fates[of], near, same, preferences)
 
     def _is_same(self, row: int, record: Record) -> bool:
         return bool(

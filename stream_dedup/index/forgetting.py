@@ -104,7 +104,8 @@ class Forgetting:
         places = self._store.layout.place_ids(ids)
         round_ = Round(self._store)
         nobody = np.zeros(len(ids), np.uint64)
-        found = round_.probe(places, nobody, np.full(len(ids), Mode.LOOK, np.uint8))
+        modes = np.full(len(ids), Mode.LOOK, np.uint8)
+        found = round_.probe(places, nobody, modes, self._store.bound.most)
         round_.run()
         read_on(self._store, found)
         rows, claims = found.pairs
@@ -117,7 +118,7 @@ class Forgetting:
                 void.append((row, claim))
             elif record := self._format.original(value, ids[row]):
                 originals.append(_Original(row, claim, record))
-        return _Named(places, sorted(originals, key=lambda one: one[:2]), void, found.capped > 0)
+        return _Named(places, sorted(originals, key=lambda one: one[:2]), void, len(found.full) > 0)
 
     def _retire(self, originals: Sequence[_Original]) -> list[_Original]:
         """Make originals void; return those that were originals until now."""

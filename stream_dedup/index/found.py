@@ -29,35 +29,44 @@ class Found:
     Attributes:
         places: what was probed, a row each.
         claims: the rows' own claims.
-        capped: probes that have more candidates than ``max_candidates``.
+        limit: candidates of a row at most.
     """
 
-    def __init__(self, places: Places, claims: Claims) -> None:
+    def __init__(self, places: Places, claims: Claims, limit: int) -> None:
         self.places = places
         self.claims = claims
-        self.capped = 0
+        self.limit = limit
         self._met = RowClaims()
         self._unfinished: list[Numbers] = []
+        self._full: list[Numbers] = []
 
     @property
     def pairs(self) -> tuple[Numbers, Claims]:
         """Rows of the probe and the claims found there, oldest first within a row."""
         return self._met.pairs
 
-    def take_unfinished(self, limit: int) -> Numbers:
-        """Return the rows that have more candidates, but for those that have reached the limit.
+    @property
+    def full(self) -> Numbers:
+        """Rows that have more candidates than their limit, once all pages have been read."""
+        return np.concatenate([np.zeros(0, np.int64), *self._full])
 
-        These are counted as capped.
-        """
+    def go_on(self, rows: Numbers, limit: int) -> None:
+        """Read further pages of some rows that are full, up to a higher limit."""
+        self._full = [np.setdiff1d(self.full, rows)]
+        self._unfinished = [rows]
+        self.limit = limit
+
+    def take_unfinished(self) -> Numbers:
+        """Return the rows that have more candidates, but for those that have reached the limit."""
         if not self._unfinished:
             return np.zeros(0, np.int64)
         rows = np.concatenate(self._unfinished)
         self._unfinished = []
-        below = self._counts()[rows] < limit
-        self.capped += len(rows) - int(below.sum())
+        below = self._counts()[rows] < self.limit
+        self._full.append(rows[~below])
         return rows[below]
 
-    def next_page(self, rows: Numbers, limit: int) -> tuple[Claims, int]:
+    def next_page(self, rows: Numbers) -> tuple[Claims, int]:
         """Return the last claim of each row, and how many may follow.
 
         All of them have had the same number of full pages.
@@ -65,7 +74,7 @@ class Found:
         found, claims = self.pairs
         last = np.zeros(len(self.claims), np.uint64)
         np.maximum.at(last, found, claims)
-        return last[rows], page_rows(limit - int(self._counts()[rows[0]]))
+        return last[rows], page_rows(self.limit - int(self._counts()[rows[0]]))
 
     def taker(self, index: Numbers) -> Callable[[Any], None]:
         """Return what takes the reply to the probes in ``index``."""

@@ -12,18 +12,17 @@ from stream_dedup.fingerprint.fingerprinter import Fingerprinter
 from stream_dedup.index.audit_reading import Reader
 from stream_dedup.index.base import Attachment, IndexBatch, Matcher, Registered
 from stream_dedup.index.candidates import Candidates, Rows, look_up
-from stream_dedup.index.claims import Fate
 from stream_dedup.index.connection import connect, reporting_errors
 from stream_dedup.index.found import Found
 from stream_dedup.index.keys import Places
-from stream_dedup.index.records import Record, RecordFormat
-from stream_dedup.index.rounds import Round
+from stream_dedup.index.records import RecordFormat
+from stream_dedup.index.rounds import Round, read_on
 from stream_dedup.index.store import RedisStore
+from stream_dedup.runs import begins_of_runs
 from stream_dedup.settings import Settings
 from stream_dedup.types import DocumentId
 
-#: Documents looked up together; bounds what is held of the originals that they share keys with.
-STEP = 512
+_NOBODY = np.zeros(0, np.int64)
 
 
 class RedisLookUp:
@@ -60,7 +59,7 @@ class RedisLookUp:
 
     def look_up(self, batch: IndexBatch) -> list[Attachment | None]:
         """Say what each document belongs to (see ``LookUp.look_up``)."""
-        return look_up(self, batch, self._matcher, STEP)
+        return look_up(self, batch, self._matcher, self._store.bound.look_up_step)
 
     def candidates(self, batch: IndexBatch) -> Candidates:
         """Return the originals that share a table key (see ``LookUp.candidates``)."""
@@ -69,16 +68,19 @@ class RedisLookUp:
         round_ = Round(self._store, read_only=True)
         values = round_.read(claims)
         round_.run()
-        fates = np.array([value[0] if value else Fate.ABSENT for value in values], np.uint8)
         # What is pending is no original yet, and nobody's duplicate is attached to it.
-        is_original = fates == Fate.ORIGINAL
+        is_original = np.array([value[:1] == b"O" for value in values], np.bool_)
         kept = np.flatnonzero(is_original[of])
-        decoded = {
-            claim: self._records.decode(values[claim][1:])
-            for claim in np.flatnonzero(is_original).tolist()
-        }
-        records = [decoded[claim] for claim in of[kept].tolist()]
-        found = self._candidates(pairs.rows[kept], pairs.tables[kept], records)
+        values = [value for value in values if value[:1] == b"O"]
+        ids = [self._records.decode(value[1:]).document_id for value in values]
+        others = (np.cumsum(is_original) - 1)[of[kept]]
+        columns = self._records.columns(values).some(others)
+        found = Candidates(
+            pairs.rows[kept],
+            pairs.tables[kept],
+            [ids[other] for other in others.tolist()],
+            *columns,
+        )
         return found.within_window(batch, self._matcher)
 
     def named(self, ids: Sequence[DocumentId]) -> list[list[Registered]]:
@@ -99,41 +101,48 @@ class RedisLookUp:
         self._store.close()
 
     def _sighted(self, batch: IndexBatch) -> _Sighted:
-        """Return the claims under the keys of each document, by row, then by age."""
+        """Return the claims under the keys of each document (see ``Bound``), by row and age."""
+        bound = self._store.bound
         rows = np.flatnonzero(~batch.prints.empty)
-        suffixes, scores, partitions = self._store.layout.place(batch.prints.keys[rows])
-        tables = batch.prints.keys.shape[1]
-        places = Places(suffixes.reshape(-1), scores.reshape(-1), partitions.reshape(-1))
-        positions, claims = self._standing(places)
-        pairs = np.stack([rows[positions // tables].astype(np.uint64), claims], axis=1)
-        unique, counts = np.unique(pairs, axis=0, return_counts=True)
-        return _Sighted(unique[:, 0].astype(np.int64), unique[:, 1], counts.astype(np.int64))
+        found = self._find(self._places(batch, rows), bound.share)
+        deep = bound.deep(found.full // bound.tables)
+        parts = [self._counted(rows, found, without=deep)]
+        for start in range(0, len(deep), bound.deep_step):
+            some = rows[deep[start : start + bound.deep_step]]
+            found = self._find(self._places(batch, some), bound.most)
+            parts.append(self._counted(some, found))
+        sighted = _Sighted(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+        return sighted.some(np.lexsort((sighted.claims, sighted.rows)))
+
+    def _counted(self, rows: Rows, found: Found, without: Rows = _NOBODY) -> _Sighted:
+        """Return who was found for documents, but for some of these, and in how many tables."""
+        positions, claims = found.pairs
+        documents = positions // self._store.bound.tables
+        kept = self._store.bound.kept(documents, positions, claims) & ~np.isin(documents, without)
+        documents, claims = documents[kept], claims[kept]
+        order = np.lexsort((claims, documents))
+        documents, claims = documents[order], claims[order]
+        first = np.flatnonzero(begins_of_runs(documents, claims))
+        tables = np.diff(np.append(first, len(documents)))
+        return _Sighted(rows[documents[first]], claims[first], tables)
+
+    def _places(self, batch: IndexBatch, rows: Rows) -> Places:
+        return self._store.layout.place(batch.prints.keys[rows]).flat()
 
     def _standing(self, places: Places) -> tuple[Rows, npt.NDArray[np.uint64]]:
         """Return row and claim of each claim that stands at a place, oldest first within a row."""
-        count = len(places.scores)
-        found = Found(places, np.zeros(count, np.uint64))
-        unfinished: Rows = np.arange(count)
-        while len(unfinished):
-            round_ = Round(self._store, read_only=True)
-            round_.look(found, unfinished)
-            round_.run()
-            unfinished = found.take_unfinished(self._store.limit)
-        return found.pairs
+        return self._find(places, self._store.bound.most).pairs
 
-    def _candidates(self, rows: Rows, tables: Rows, records: Sequence[Record]) -> Candidates:
-        digests = b"".join(record.digest for record in records)
-        return Candidates(
-            rows,
-            tables,
-            [record.document_id for record in records],
-            np.array([record.identity for record in records], np.uint64),
-            np.array([record.time for record in records], np.float64),
-            np.frombuffer(digests, "<u8").reshape(-1, 2),
-            self._records.evidence(records),
-            np.array([record.rank for record in records], np.float64),
-            np.array([record.renewed for record in records], np.float64),
-        )
+    def _find(self, places: Places, limit: int) -> Found:
+        """Find what stands at places, so much of each at most."""
+        count = len(places.scores)
+        found = Found(places, np.zeros(count, np.uint64), limit)
+        if count:
+            round_ = Round(self._store, read_only=True)
+            round_.look(found, np.arange(count))
+            round_.run()
+            read_on(self._store, found, read_only=True)
+        return found
 
 
 class _Sighted(NamedTuple):
@@ -148,3 +157,7 @@ class _Sighted(NamedTuple):
     rows: Rows
     claims: npt.NDArray[np.uint64]
     tables: Rows
+
+    def some(self, pairs: Rows) -> _Sighted:
+        """Return some of them, in the order of ``pairs``."""
+        return _Sighted(self.rows[pairs], self.claims[pairs], self.tables[pairs])

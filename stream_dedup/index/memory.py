@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stream_dedup.index.base import Attachment, IndexBatch, Matcher
-from stream_dedup.index.candidates import Candidates, look_up
+from stream_dedup.index.candidates import Bound, Candidates, first_of_each, look_up
 from stream_dedup.index.choice import originals_within, preferred_within
 from stream_dedup.index.pairs import Rows, entry_keys, exact_leaders, near_pairs, unique_pairs
 from stream_dedup.index.registry import Registry, Renewal
@@ -75,6 +75,7 @@ class MemoryIndex(Registry):
         """
         settings = settings or Settings()
         self._matcher = Matcher(verifier, settings.window, settings.choice)
+        self._most = settings.max_candidates
         super().__init__(verifier.sketch_bytes, settings, state, resumes=resumes)
 
     def claim(self, batch: IndexBatch) -> list[Attachment | None]:
@@ -100,15 +101,14 @@ class MemoryIndex(Registry):
 
     def look_up(self, batch: IndexBatch) -> list[Attachment | None]:
         """Say what each document belongs to (see ``LookUp.look_up``)."""
-        return look_up(self, batch, self._matcher, STEP)
+        bound = Bound(self._most, batch.prints.keys.shape[1])
+        return look_up(self, batch, self._matcher, bound.look_up_step)
 
     def candidates(self, batch: IndexBatch) -> Candidates:
         """Return the originals that share a table key (see ``LookUp.candidates``)."""
         self._reread()
-        rows = np.flatnonzero(~batch.prints.empty)
-        keys = entry_keys(batch.prints.keys[rows])
-        positions, found = self._tables.find(keys.reshape(-1))
-        packed = (rows[positions // keys.shape[1]] << 32) | found
+        parts = list(self._entries_sharing(batch, np.flatnonzero(~batch.prints.empty)))
+        packed = np.concatenate([np.zeros(0, np.int64), *((rows << 32) | n for rows, n in parts)])
         pairs, tables = np.unique(packed, return_counts=True)
         shared = self.originals.candidates(pairs >> 32, tables, pairs & 0xFFFFFFFF)
         return shared.within_window(batch, self._matcher)
@@ -136,11 +136,43 @@ class MemoryIndex(Registry):
             if len(alive):
                 yield batch.rows(alive)
 
-    def _find_sharing(self, batch: IndexBatch, rows: Rows) -> tuple[Rows, Rows]:
-        """Return the pairs (row, original) that share a table key and lie within the window."""
+    def _entries_sharing(self, batch: IndexBatch, rows: Rows) -> Iterator[tuple[Rows, Rows]]:
+        """Yield (row, original) for each entry of a candidate (see ``Bound``), some rows a time."""
+        tables = batch.prints.keys.shape[1]
+        bound = Bound(self._most, tables)
+        # One more tells which keys are full.
+        positions, found = self._probe(batch, rows, bound.share + 1)
+        counts = np.bincount(positions, minlength=len(rows) * tables)
+        full = np.flatnonzero(counts > bound.share)
+        if not len(full):
+            yield rows[positions // tables], found
+            return
+        deep = bound.deep(full // tables)
+        kept = first_of_each(positions, bound.share) & ~np.isin(positions // tables, deep)
+        yield rows[positions[kept] // tables], found[kept]
+        for start in range(0, len(deep), bound.deep_step):
+            some = rows[deep[start : start + bound.deep_step]]
+            positions, found = self._probe(batch, some, bound.most)
+            documents = positions // tables
+            kept = bound.kept(documents, positions, found)
+            yield some[documents[kept]], found[kept]
+
+    def _probe(self, batch: IndexBatch, rows: Rows, limit: int) -> tuple[Rows, Rows]:
+        """Return (position, original) of the entries under the keys of some rows, side by side."""
         keys = entry_keys(batch.prints.keys.take(rows, axis=0))
-        positions, found = self._tables.find(keys.reshape(-1))
-        return self._within_window(batch, *unique_pairs(rows[positions // keys.shape[1]], found))
+        return self._tables.find(keys.reshape(-1), limit)
+
+    def _find_near(self, batch: IndexBatch, rows: Rows) -> tuple[Rows, Rows, Scores]:
+        """Return (row, original, score) of near originals within the window."""
+        found: list[tuple[Rows, Rows, Scores]] = []
+        for part in self._entries_sharing(batch, rows):
+            sharing, others = self._within_window(batch, *unique_pairs(*part))
+            scores, near = self._matcher.compare_rows(
+                batch.prints.evidence, sharing, self.originals.evidence, others
+            )
+            found.append((sharing[near], others[near], scores[near]))
+        near_rows, numbers, near_scores = zip(*found, strict=True)
+        return np.concatenate(near_rows), np.concatenate(numbers), np.concatenate(near_scores)
 
     def _claim_step(self, batch: IndexBatch) -> _Claimed:
         """Decide up to STEP documents, and register the originals among them."""
@@ -150,12 +182,9 @@ class MemoryIndex(Registry):
         undecided = ~batch.prints.empty
         if not self._windowed:
             undecided[rows] = False
-        sharing, others = self._find_sharing(batch, np.flatnonzero(undecided))
-        scores, near = self._matcher.compare(
-            batch.prints.evidence.rows(sharing), self.originals.evidence.rows(others)
-        )
-        scores = np.concatenate([np.full(len(rows), self._matcher.best), scores[near]])
-        rows, found = np.append(rows, sharing[near]), np.append(found, others[near])
+        sharing, others, scores = self._find_near(batch, np.flatnonzero(undecided))
+        scores = np.concatenate([np.full(len(rows), self._matcher.best), scores])
+        rows, found = np.append(rows, sharing), np.append(found, others)
         return self._settle(batch, self._choose(len(batch), rows, found, scores))
 
     def _choose(self, count: int, rows: Rows, found: Rows, scores: Scores) -> _Chosen:

@@ -89,7 +89,7 @@ def near_pairs(batch: IndexBatch, rows: Rows, matcher: Matcher) -> NearPairs:
     inside = matcher.within_window(batch.times[earlier], batch.times[later])
     earlier, later = earlier[inside], later[inside]
     evidence = batch.prints.evidence
-    scores, near = matcher.compare(evidence.rows(earlier), evidence.rows(later))
+    scores, near = matcher.compare_rows(evidence, earlier, evidence, later)
     return NearPairs(earlier[near], later[near], scores[near])
 
 

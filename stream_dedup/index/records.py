@@ -19,10 +19,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from stream_dedup.fingerprint.fingerprinter import Fingerprinter
 from stream_dedup.index.base import IndexBatch, Registered
@@ -55,6 +56,29 @@ class Record(NamedTuple):
     def registered(self) -> Registered:
         """Return the original as far as its id and text go."""
         return Registered(self.document_id, self.digest, self.identity, self.time)
+
+
+class Columns(NamedTuple):
+    """What many records say, a row each, but for the document ids (see ``Record``)."""
+
+    identities: npt.NDArray[np.uint64]
+    times: npt.NDArray[np.float64]
+    digests: npt.NDArray[np.uint64]
+    evidence: Evidence
+    ranks: npt.NDArray[np.float64]
+    renewed: npt.NDArray[np.float64]
+
+    def some(self, rows: npt.NDArray[np.int64]) -> Columns:
+        """Return some rows, in the order of ``rows``."""
+        identities, times, digests, evidence, ranks, renewed = self
+        return Columns(
+            identities[rows],
+            times[rows],
+            digests[rows],
+            evidence.rows(rows),
+            ranks[rows],
+            renewed[rows],
+        )
 
 
 class RecordFormat(NamedTuple):
@@ -152,6 +176,53 @@ class RecordFormat(NamedTuple):
         document_id = _first_id(data[at:])
         sketch = data[start:end]
         return Record(identity, time, digest, sketch, document_id, rank, payload, renewed)
+
+    def columns(self, values: Sequence[bytes]) -> Columns:
+        """Take many records apart at once.
+
+        Args:
+            values: what is kept of claims, their fates first.
+
+        Raises:
+            ValueError: one of them is no such record.
+        """
+        row = self._row
+        for value in values:
+            if len(value) <= row.itemsize:
+                raise self._too_short(value[1:])
+        table = np.frombuffer(b"".join([value[: row.itemsize] for value in values]), row)
+        return Columns(
+            table["identity"],
+            table["time"],
+            table["digest"],
+            Evidence(np.ascontiguousarray(table["sketch"]), self._payloads(values)),
+            table["rank"] if self.keeps_ranks else np.full(len(values), np.inf),
+            table["renewed"] if self.renews else table["time"],
+        )
+
+    @property
+    def _row(self) -> np.dtype[np.void]:
+        """What stands in a value before payload and document id."""
+        fields: list[Any] = [("fate", "u1"), ("identity", "<u8"), ("time", "<f8")]
+        fields.append(("digest", "<u8", 2))
+        if self.renews:
+            fields.append(("renewed", "<f8"))
+        fields.append(("sketch", "u1", (self.sketch_bytes,)))
+        if self.keeps_ranks:
+            fields.append(("rank", "<f8"))
+        return np.dtype(fields)
+
+    def _payloads(self, values: Sequence[bytes]) -> list[bytes]:
+        if self.sketch_bytes:
+            return []
+        head = self._row.itemsize
+        start = head + _LENGTH.size
+        lengths = [int.from_bytes(value[head:start], "little") for value in values]
+        for value, length in zip(values, lengths, strict=True):
+            if len(value) <= start + length:
+                raise self._too_short(value[1:])
+        ends = [start + length for length in lengths]
+        return [value[start:end] for value, end in zip(values, ends, strict=True)]
 
     def evidence(self, records: Sequence[Record]) -> Evidence:
         """Return the evidence in some records."""

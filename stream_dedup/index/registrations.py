@@ -47,12 +47,17 @@ class Registrations:
             self._met.add(rows + start, claims)
 
 
+def spelled(claims: Sequence[int] | npt.NDArray[np.uint64]) -> bytes:
+    """Spell claims as the Functions do, 8 bytes each."""
+    return np.asarray(claims, np.uint64).astype(">u8").tobytes()
+
+
 def packed(
     places: Places,
     claims: npt.NDArray[np.uint64],
     buckets: npt.NDArray[np.int64],
     records: Sequence[bytes],
-    known: Sequence[Sequence[int]],
+    known: Sequence[bytes],
 ) -> list[bytes]:
     """Pack documents as the function ``register`` wants them.
 
@@ -61,14 +66,14 @@ def packed(
         claims: their claims.
         buckets: buckets of their records.
         records: their records.
-        known: for each the claims that cannot matter to it any more.
+        known: for each the claims that cannot matter to it any more (see ``spelled``).
     """
     shape, width = places.suffixes.shape, places.suffixes.itemsize
     keys = np.zeros(shape, np.dtype([("suffix", f"S{width}"), ("score", "S16")]))
     keys["suffix"], keys["score"] = places.suffixes, places.scores
     heads = np.zeros(len(claims), _HEAD)
     heads["claim"], heads["bucket"] = claims, buckets
-    heads["known"] = [8 * len(some) for some in known]
+    heads["known"] = [len(some) for some in known]
     heads["record"] = [len(record) for record in records]
     head, size = heads.tobytes(), _HEAD.itemsize
     body, wide = keys.tobytes(), shape[1] * keys.itemsize
@@ -76,7 +81,6 @@ def packed(
     for row, record in enumerate(records):
         start = head[row * size : (row + 1) * size]
         if some := known[row]:
-            told = b"".join([claim.to_bytes(8, "big") for claim in some])
-            start = start[:_FIXED] + told + start[_FIXED:]
+            start = start[:_FIXED] + some + start[_FIXED:]
         packed.append(start + record + body[row * wide : (row + 1) * wide])
     return packed

@@ -23,6 +23,8 @@ from stream_dedup.index.store import Bytes, Claims, Numbers, RedisStore
 
 #: Rows in one function call, which blocks the server: about 4 ms of probes.
 _ROWS = 2048
+#: The same where each row is sure to have candidates, up to a page of them.
+_PAGE_ROWS = 256
 
 _RECORD = np.dtype([("claim", ">u8"), ("bucket", "<u4")])
 _PUT = np.dtype([("claim", ">u8"), ("bucket", "<u4"), ("length", "<u4")])
@@ -45,16 +47,16 @@ def _value_taker(values: list[bytes], index: Numbers) -> Callable[[Any], None]:
     return take
 
 
-def grouped(partitions: Numbers) -> Iterator[tuple[int, Numbers]]:
-    """Split rows by partition, at most _ROWS at a time, each part in the order of the rows."""
+def grouped(partitions: Numbers, most: int = _ROWS) -> Iterator[tuple[int, Numbers]]:
+    """Split rows by partition, so many at a time, each part in the order of the rows."""
     if not partitions.any():
         parts = [np.arange(len(partitions))] if len(partitions) else []
     else:
         order = np.argsort(partitions, kind="stable")
         parts = np.split(order, np.flatnonzero(np.diff(partitions[order])) + 1)
     for part in parts:
-        for start in range(0, len(part), _ROWS):
-            yield int(partitions[part[0]]), part[start : start + _ROWS]
+        for start in range(0, len(part), most):
+            yield int(partitions[part[0]]), part[start : start + most]
 
 
 class Round:
@@ -89,7 +91,7 @@ class Round:
         places: Places,
         claims: Claims,
         records: Sequence[bytes],
-        known: Sequence[Sequence[int]],
+        known: Sequence[bytes],
         *,
         ids: Places | None = None,
         compared: tuple[int, ...] = (),
@@ -100,7 +102,7 @@ class Round:
             places: where their keys are kept.
             claims: their claims.
             records: their records.
-            known: for each the claims that matter to it no more.
+            known: for each the claims that matter to it no more, spelled.
             ids: where their ids are kept, if they are.
             compared: how to tell that others are not near (see ``RecordFormat.compared``).
         """
@@ -109,7 +111,8 @@ class Round:
         if ids is not None:
             places = places.beside(ids)
         every = places.suffixes.shape[1]
-        arguments = [page_rows(self._store.limit), self._layout.suffix_width, tables, every]
+        most = page_rows(self._store.bound.share)
+        arguments = [most, self._layout.suffix_width, tables, every]
         if compared:
             arguments += [self._layout.buckets, *compared, 1]
         rows = packed(places, claims, self._layout.record_places(claims)[1], records, known)
@@ -120,16 +123,20 @@ class Round:
             self._send("register", 0, some, *arguments, then=then)
         return found
 
-    def probe(self, places: Places, claims: Claims, modes: Bytes) -> Found:
+    def probe(
+        self, places: Places, claims: Claims, modes: Bytes, limit: int | None = None
+    ) -> Found:
         """Look under keys, one row each, and insert as ``modes`` say.
 
-        Finds a page of candidates for each; ``read_on`` goes on after the round.
+        Finds a page of candidates for each; ``read_on`` goes on after the round, to the limit: the
+        share of a key, if none is given.
         """
+        limit = limit or self._store.bound.share
         rows = np.zeros(len(claims), self._store.probe_row)
         rows["suffix"], rows["score"] = places.suffixes, places.scores
         rows["claim"], rows["mode"] = claims, modes
-        found = Found(places, claims)
-        arguments = (page_rows(self._store.limit), self._layout.suffix_width)
+        found = Found(places, claims, limit)
+        arguments = (page_rows(limit), self._layout.suffix_width)
         for partition, index in grouped(places.partitions):
             self._send(
                 "probe", partition, rows[index].tobytes(), *arguments, then=found.taker(index)
@@ -141,8 +148,8 @@ class Round:
         rows = np.zeros(len(numbers), self._store.page_row)
         rows["suffix"], rows["score"] = found.places.suffixes[numbers], found.places.scores[numbers]
         rows["claim"] = found.claims[numbers]
-        rows["after"], limit = found.next_page(numbers, self._store.limit)
-        for partition, index in grouped(found.places.partitions[numbers]):
+        rows["after"], limit = found.next_page(numbers)
+        for partition, index in grouped(found.places.partitions[numbers], _PAGE_ROWS):
             then = found.taker(numbers[index])
             arguments = (limit, self._layout.suffix_width)
             self._send("page", partition, rows[index].tobytes(), *arguments, then=then)
@@ -151,7 +158,7 @@ class Round:
         """Look for a page of candidates of some of the probes, or for the next; only reads."""
         rows = np.zeros(len(numbers), self._store.look_row)
         rows["suffix"], rows["score"] = found.places.suffixes[numbers], found.places.scores[numbers]
-        rows["after"], limit = found.next_page(numbers, self._store.limit)
+        rows["after"], limit = found.next_page(numbers)
         for partition, index in grouped(found.places.partitions[numbers]):
             then = found.taker(numbers[index])
             arguments = (limit, self._layout.suffix_width)
@@ -283,9 +290,25 @@ class Round:
             self._written[str(options)] = options
 
 
-def read_on(store: RedisStore, found: Found) -> None:
+def read_on(store: RedisStore, found: Found, *, read_only: bool = False) -> None:
     """Go through the further pages of probes that have more candidates than one holds."""
-    while len(rows := found.take_unfinished(store.limit)):
-        round_ = Round(store)
-        round_.page(found, rows)
+    while len(rows := found.take_unfinished()):
+        round_ = Round(store, read_only=read_only)
+        go_on = round_.look if read_only else round_.page
+        go_on(found, rows)
         round_.run()
+
+
+def read_all(store: RedisStore, found: Found, documents: Numbers) -> None:
+    """Go on with the documents most of whose keys are full (see ``Bound``).
+
+    Args:
+        store: the index.
+        found: probes of table keys, read up to the share of each.
+        documents: whose key each of them is.
+    """
+    full = found.full
+    deep = full[np.isin(documents[full], store.bound.deep(documents[full]))]
+    if len(deep):
+        found.go_on(deep, store.bound.most)
+        read_on(store, found)

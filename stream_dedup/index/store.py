@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stream_dedup.errors import ConfigurationMismatch
+from stream_dedup.index.candidates import Bound
 from stream_dedup.index.connection import Client, reporting_errors
 from stream_dedup.index.description import Described, mismatch
 from stream_dedup.index.expiry import NEVER
@@ -30,7 +31,7 @@ class RedisStore:
     def __init__(self, client: Client, layout: Layout, settings: Settings) -> None:
         self.client = client
         self.layout = layout
-        self.limit = settings.max_candidates
+        self.bound = Bound(settings.max_candidates, len(layout.prefix_bits))
         self.replicas = settings.wait_replicas
         #: Originals in each partition, as of the last commit that this process made there.
         self.originals: dict[int, int] = {}

@@ -1,8 +1,9 @@
 """A multimap from 64-bit keys to numbers, probed and filled a whole batch at a time.
 
-Entries with the same hash slot form a chain, newest first: ``_heads[slot]`` is the newest entry,
-and its ``before`` the one before it, -1 at the end. 20 bytes for an entry (key 8, value 4,
-chain 4, slot 4) when the arrays are full, twice that just after they have grown.
+Entries with the same hash slot form a ring, oldest first: ``_lasts[slot]`` is the newest entry, -1
+where there is none, and its ``after`` the oldest. So a search that wants the oldest entries of a
+key need not go through all of them. 20 bytes for an entry (key 8, value 4, ring 4, slot 4) when the
+arrays are full, twice that just after they have grown.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _MIN_ENTRIES = 1 << 12
 _LINK_STEP = 1 << 18
 _END = -1
 #: What belongs to an entry lies together: in a large table each look at one is a cache miss.
-_ENTRY = np.dtype([("key", np.uint64), ("value", np.int32), ("before", np.int32)])
+_ENTRY = np.dtype([("key", np.uint64), ("value", np.int32), ("after", np.int32)])
 
 
 class PrefixTable:
@@ -32,7 +33,7 @@ class PrefixTable:
     def __init__(self, capacity: int = _MIN_ENTRIES) -> None:
         """Make room for ``capacity`` entries, a power of two; it grows by itself."""
         self._entries = np.empty(capacity, _ENTRY)
-        self._heads = np.full(capacity, _END, np.int32)
+        self._lasts = np.full(capacity, _END, np.int32)
         self._used = 0
         #: For each value up to the largest that is hidden, whether it is.
         self._hidden = np.zeros(0, np.bool_)
@@ -60,27 +61,43 @@ class PrefixTable:
         self._used = end
         self._link(start, end)
 
-    def find(self, keys: Keys) -> tuple[Numbers, Numbers]:
-        """Return pairs (position in ``keys``, value), one for every entry that has the key."""
-        positions = np.arange(len(keys), dtype=np.int64)
-        entries = self._heads[self._slots(keys)]
+    def find(self, keys: Keys, limit: int | None = None) -> tuple[Numbers, Numbers]:
+        """Return pairs (position in ``keys``, value) of the entries that have each key.
+
+        Args:
+            keys: what to look for.
+            limit: entries of a key at most, the oldest; all if left out. Those of a key come in the
+                order in which they were added.
+        """
+        lasts = self._lasts[self._slots(keys)]
+        positions = np.flatnonzero(lasts != _END)
+        lasts = lasts[positions]
+        entries = self._entries.take(lasts)["after"]
         found: list[tuple[Numbers, Numbers]] = []
-        while True:
-            alive = np.flatnonzero(entries != _END)
-            if not len(alive):
-                break
-            positions, met = positions[alive], self._entries.take(entries[alive])
+        steps, counts = 0, np.zeros(0, np.int64)
+        while len(positions):
+            met = self._entries.take(entries)
             equal = np.flatnonzero(met["key"] == keys[positions])
+            if len(equal) and len(self._hidden):
+                equal = equal[self._is_shown(met["value"][equal])]
             if len(equal):
                 found.append((positions[equal], met["value"][equal].astype(np.int64)))
-            entries = met["before"]
+            going = entries != lasts
+            steps += 1
+            # No key has more entries than steps were gone, so before that nothing need be counted.
+            if limit is not None and steps >= limit:
+                if steps == limit:
+                    met_so_far = [positions[:0], *(some for some, _ in found)]
+                    counts = np.bincount(np.concatenate(met_so_far), minlength=len(keys))
+                else:
+                    counts[positions[equal]] += 1
+                going &= counts[positions] < limit
+            alive = np.flatnonzero(going)
+            positions, lasts, entries = positions[alive], lasts[alive], met["after"][alive]
         if not found:
             return positions[:0], positions[:0]
-        positions, values = (np.concatenate(column) for column in zip(*found, strict=True))
-        if len(self._hidden):
-            shown = ~self._hidden[np.minimum(values, len(self._hidden) - 1)]
-            positions, values = positions[shown], values[shown]
-        return positions, values
+        where, values = (np.concatenate(column) for column in zip(*found, strict=True))
+        return where, values
 
     def hide(self, values: Numbers) -> None:
         """Find entries with these values no more; they keep their room until ``keep`` is called."""
@@ -107,25 +124,36 @@ class PrefixTable:
         self._hidden = np.zeros(0, np.bool_)
         self._allocate(max(_MIN_ENTRIES, _power_of_two(self._used)), entries)
 
+    def _is_shown(self, values: npt.NDArray[np.int32]) -> npt.NDArray[np.bool_]:
+        shown: npt.NDArray[np.bool_] = ~self._hidden[np.minimum(values, len(self._hidden) - 1)]
+        return shown
+
     def _slots(self, keys: Keys) -> Numbers:
-        bits = len(self._heads).bit_length() - 1
+        bits = len(self._lasts).bit_length() - 1
         return ((keys * _SPREAD) >> np.uint64(64 - bits)).astype(np.int64)
 
     def _link(self, start: int, end: int) -> None:
-        """Put entries ``start`` to ``end`` at the head of their chains."""
+        """Put entries ``start`` to ``end`` at the ends of their rings."""
         # Both numbers are below 2^31, and to sort one array is far faster than to order another.
         packed = self._slots(self._entries["key"][start:end]) << 32
         packed |= np.arange(start, end)
         packed.sort()
         slots, entries = packed >> 32, packed.astype(np.int32)
-        # Entries of one batch in the same slot point to one another, the first to the old head.
+        # Entries of one batch in the same slot point to one another, the last to the oldest of all.
         first = begins_of_runs(slots)
-        before = np.empty(len(slots), np.int32)
-        before[1:] = entries[:-1]
-        before[first] = self._heads[slots[first]]
-        self._entries["before"][entries] = before
         last = np.append(first[1:], np.True_)[: len(slots)]
-        self._heads[slots[last]] = entries[last]
+        after = np.empty(len(slots), np.int32)
+        after[:-1] = entries[1:]
+        slots, firsts, newest = slots[last], entries[first], entries[last]
+        lasts = self._lasts[slots]
+        oldest = firsts.copy()
+        joined = np.flatnonzero(lasts != _END)
+        if len(joined):
+            oldest[joined] = self._entries["after"][lasts[joined]]
+            self._entries["after"][lasts[joined]] = firsts[joined]
+        after[last] = oldest
+        self._entries["after"][entries] = after
+        self._lasts[slots] = newest
 
     def _grow(self, needed: int) -> None:
         if needed > _MAX_ENTRIES:
@@ -137,7 +165,7 @@ class PrefixTable:
         """Make room for ``capacity`` entries, of which these are all that there are."""
         self._entries = np.empty(capacity, _ENTRY)
         self._entries[: self._used] = entries
-        self._heads = np.full(capacity, _END, np.int32)
+        self._lasts = np.full(capacity, _END, np.int32)
         for start in range(0, self._used, _LINK_STEP):
             self._link(start, min(start + _LINK_STEP, self._used))
 

@@ -16,6 +16,7 @@ from stream_dedup.evaluate.sweep import at_point
 from stream_dedup.fingerprint.fingerprinter import Fingerprinter, Fingerprints
 from stream_dedup.review.strata import Scale
 from stream_dedup.settings import Settings
+from stream_dedup.verify.verifier import compare_rows
 
 #: Share of the pairs at the floor that the tables find; of nearer ones they find more.
 _RECALL = 0.9
@@ -102,8 +103,8 @@ class NearestBefore:
         texts = [others.texts[one] for one in needed.tolist()]
         sources = [others.sources[one] for one in needed.tolist()]
         evidence = self._exact.fingerprint(texts, sources).evidence
-        scores, _ = self._exact.verifier.compare(
-            self._prints.evidence.rows(asked), evidence.rows(at)
+        scores, _ = compare_rows(
+            self._exact.verifier, (self._prints.evidence, asked), (evidence, at)
         )
         return -scores if self._scale.by_hamming else scores
 

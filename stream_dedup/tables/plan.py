@@ -352,8 +352,8 @@ def recommend(plans: Sequence[Plan], budget: float, max_candidates: int) -> tupl
         f"No design returns at most {budget:g} candidates for a document; this one returns the "
         "fewest. A smaller Hamming distance or MinHash would return fewer."
     )
-    if plans[best].candidates_per_probe > max_candidates:
-        reason += f" Probes would be cut at max_candidates, {max_candidates}, and miss copies."
+    if plans[best].candidates_per_document > max_candidates:
+        reason += f" Cut at max_candidates, {max_candidates}, they would miss copies."
     return best, reason
 
 

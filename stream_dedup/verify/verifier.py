@@ -17,8 +17,12 @@ from stream_dedup.verify.measures import Sizes, score
 from stream_dedup.verify.samples import ALL, BottomSample, ModSample
 from stream_dedup.verify.texts import TextComparison
 
+Rows = npt.NDArray[np.int64]
+
 #: Pairs compared at a time; bounds the working arrays.
 _PAIRS = 512
+#: Pairs whose evidence is brought together at a time.
+_GATHERED = 1 << 12
 
 
 class Verifier(Protocol):
@@ -50,6 +54,23 @@ class Verifier(Protocol):
 
     def scores(self, left: Evidence, right: Evidence) -> list[Score]:
         """Return what is published about each pair, a document and its original."""
+
+
+def compare_rows(
+    verifier: Verifier, left: tuple[Evidence, Rows], right: tuple[Evidence, Rows]
+) -> tuple[Scores, npt.NDArray[np.bool_]]:
+    """Return the score of each pair of rows, and whether the pair is near.
+
+    So many at a time, however many there are: evidence takes a hundred times what a pair does.
+    """
+    (mine, rows), (theirs, others) = left, right
+    scores, near = np.empty(len(rows)), np.empty(len(rows), np.bool_)
+    for start in range(0, len(rows), _GATHERED):
+        part = slice(start, start + _GATHERED)
+        scores[part], near[part] = verifier.compare(
+            mine.rows(rows[part]), theirs.rows(others[part])
+        )
+    return scores, near
 
 
 class SketchMethod(Protocol):

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import random
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
+from benchmarks import adversarial
 from stream_dedup import (
     Choice,
     ConfigurationMismatch,
@@ -19,6 +23,8 @@ from stream_dedup import (
     VerifyBy,
 )
 from stream_dedup.index.redis import RedisIndex
+from stream_dedup.verify.evidence import Evidence
+from stream_dedup.verify.verifier import SketchVerifier
 from tests.models.sequential import (
     answers_of,
     awkward_settings,
@@ -114,6 +120,85 @@ def test_documents_looked_up_together_are_each_looked_up_alone(make: Make, seed:
 
         alone = [batch.rows(range(row, row + 1)) for row in range(len(batch))]
         assert together == [deduplicator.index.look_up(one)[0] for one in alone]
+
+
+#: Candidates of a document: 2 of each of 16 keys, so that they are soon cut.
+FEW = Settings(max_candidates=32, window=3_600.0)
+
+
+def templates_and_recurrences(rng: random.Random, count: int) -> list[Document]:
+    """Make documents that fill keys.
+
+    Some are of one template, below the threshold to each other, and share a few keys; some repeat
+    one of these with a word changed; and near copies of one text come again after every window, so
+    that all of them are originals and share most of their keys.
+    """
+    words = [f"word{number}" for number in range(2_000)]
+    template, again = rng.sample(words, 122), rng.sample(words, 150)
+    filled: list[list[str]] = []
+    documents, time = [], 0.0
+    for number in range(count):
+        kind = rng.choice(["template", "copy", "again", "soon"])
+        if kind == "template" or not filled:
+            text = [*template, *rng.sample(words, 28)]
+            filled.append(text)
+        elif kind == "copy":
+            text = rng.choice(filled).copy()
+            text[rng.randrange(len(text))] = "changed"
+        else:
+            time += 7_200.0 if kind == "again" else 60.0
+            text = again.copy()
+            text[rng.randrange(len(text))] = f"time{number}"
+        documents.append(Document(number, " ".join(text), source=str(number), time=time))
+    return documents
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_what_is_cut_is_the_same_on_every_index(make: Make, seed: int) -> None:
+    documents = templates_and_recurrences(random.Random(seed), 160)
+    settings = FEW.model_copy(update={"partitions": 1 + 6 * seed})
+    expected = decide_by_brute_force(settings, documents, bounded=True)
+
+    with make(settings) as deduplicator:
+        decided = [deduplicator.decide([document])[0] for document in documents]
+        batch = deduplicator.prepare(documents[-40:])
+        together = deduplicator.index.look_up(batch)
+        alone = [batch.rows(range(row, row + 1)) for row in range(len(batch))]
+
+        assert together == [deduplicator.index.look_up(one)[0] for one in alone]
+    assert answers_of(decided) == expected
+    assert expected != decide_by_brute_force(settings, documents)
+
+
+def test_documents_of_one_template_take_bounded_memory(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = adversarial.template(np.random.default_rng(1), 800)
+    documents = [Document(n, text) for n, text in enumerate(adversarial.spell(words))]
+    compared: list[int] = []
+
+    def counting(self: SketchVerifier, left: Evidence, right: Evidence) -> Any:
+        compared.append(len(left.sketches))
+        return compare(self, left, right)
+
+    compare = SketchVerifier.compare
+    monkeypatch.setattr(SketchVerifier, "compare", counting)
+
+    with make(Settings()) as deduplicator:
+        decided = deduplicator.decide(documents[:500])
+        compared.clear()
+        tracemalloc.start()
+        try:
+            decided += deduplicator.decide(documents[500:])
+            most = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    assert {decision.status for decision in decided} == {Status.ORIGINAL}
+    assert max(compared) <= 4_096
+    # Each is compared with 256 of each key, and with those of its batch that are claimed with it.
+    assert sum(compared) < 300 * (3 * 256 + 300)
+    assert most < 32 * 2**20
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -117,7 +117,7 @@ def test_what_another_worker_has_not_decided_yet_is_no_original(redis_url: str) 
         round_.put(claims, index.records.encode(batch))
         tables = batch.prints.keys.shape[1]
         modes = np.full(tables, Mode.FORCE, np.uint8)
-        round_.probe(places, np.repeat(claims, tables), modes)
+        round_.probe(places, np.repeat(claims, tables), modes, 16)
         round_.run()
 
         assert ask(settings, DOCUMENTS[0].text) == [(Standing.NEW, None)]
@@ -137,7 +137,7 @@ class TestPages:
     @pytest.fixture
     def settings(self, redis_url: str, monkeypatch: pytest.MonkeyPatch) -> Settings:
         monkeypatch.setattr("stream_dedup.index.found.PAGE", 4)
-        return Settings(redis_url=redis_url, partitions=2, max_candidates=self.LIMIT)
+        return Settings(redis_url=redis_url, partitions=2)
 
     @staticmethod
     def places(opened: RedisStore, key: int, count: int) -> Places:
@@ -148,13 +148,13 @@ class TestPages:
 
     def sighted(self, opened: RedisStore, key: int, gone: list[int]) -> list[int]:
         """Look under a key of the first table; withdraw some claims after the first page."""
-        found = Found(self.places(opened, key, 1), np.zeros(1, np.uint64))
+        found = Found(self.places(opened, key, 1), np.zeros(1, np.uint64), self.LIMIT)
         rows = np.zeros(1, np.int64)
         while len(rows):
             round_ = Round(opened, read_only=True)
             round_.look(found, rows)
             round_.run()
-            rows = found.take_unfinished(opened.limit)
+            rows = found.take_unfinished()
             round_ = Round(opened)
             round_.withdraw(self.places(opened, key, len(gone)), np.array(gone, np.uint64))
             round_.run()
@@ -165,7 +165,7 @@ class TestPages:
         round_ = Round(opened)
         modes = np.full(len(claims), Mode.FORCE, np.uint8)
         places = self.places(opened, key, len(claims))
-        round_.probe(places, np.array(claims, np.uint64), modes)
+        round_.probe(places, np.array(claims, np.uint64), modes, self.LIMIT)
         round_.run()
 
     @pytest.mark.parametrize("count", [0, 1, 3, 4, 5, 8, 9, 16, 17, 40])

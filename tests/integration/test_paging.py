@@ -24,7 +24,7 @@ OWN = 1_000
 @pytest.fixture
 def index(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[RedisStore]:
     monkeypatch.setattr("stream_dedup.index.found.PAGE", PAGE)
-    settings = Settings(redis_url=redis_url, partitions=2, max_candidates=LIMIT)
+    settings = Settings(redis_url=redis_url, partitions=2, max_candidates=LIMIT * 16)
     with closing(RedisIndex.connect(settings)) as opened:
         yield opened.store
 
@@ -40,7 +40,7 @@ def probe(store: RedisStore, keys: list[int], claims: list[int], mode: Mode) -> 
     """Probe one page."""
     round_ = Round(store)
     modes = np.full(len(keys), mode, np.uint8)
-    found = round_.probe(places(store, keys), np.array(claims, np.uint64), modes)
+    found = round_.probe(places(store, keys), np.array(claims, np.uint64), modes, LIMIT)
     round_.run()
     return found
 
@@ -69,7 +69,7 @@ def test_all_pages_together_are_all_claims_in_order_and_not_its_own(
     read_on(index, found)
 
     assert sighted(found, 0) == list(range(1, 1 + count))
-    assert found.capped == 0
+    assert not len(found.full)
 
 
 def test_probes_that_end_at_different_pages_do_not_mix(index: RedisStore) -> None:
@@ -121,4 +121,4 @@ def test_what_is_beyond_the_limit_is_cut_and_counted_once(index: RedisStore, mor
     read_on(index, found)
 
     assert sighted(found, 0) == list(range(1, 1 + LIMIT))
-    assert found.capped == (more > 0)
+    assert found.full.tolist() == [0] * (more > 0)

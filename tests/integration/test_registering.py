@@ -18,7 +18,7 @@ from stream_dedup.index.base import IndexBatch
 from stream_dedup.index.claims import Fate
 from stream_dedup.index.records import RecordFormat
 from stream_dedup.index.redis import RedisIndex
-from stream_dedup.index.registrations import Registrations
+from stream_dedup.index.registrations import Registrations, spelled
 from stream_dedup.index.rounds import Round
 from stream_dedup.index.store import RedisStore
 from stream_dedup.index.upkeep import Upkeep
@@ -50,7 +50,7 @@ def register(
     round_ = Round(store)
     claims = np.array([claim], np.uint64)
     places = store.layout.place(row)
-    found = round_.register(places, claims, [record], [known], compared=compared)
+    found = round_.register(places, claims, [record], [spelled(known)], compared=compared)
     round_.run()
     return int(found.fates[0]), sorted(found.pairs[1].tolist())
 

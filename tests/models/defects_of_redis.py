@@ -178,7 +178,7 @@ DEFECTS = [
         WARNING,
         with_node(lengths=(16, 9000)),
         "fullest has 9,000 entries",
-        "max_candidates = 18000",
+        "max_candidates = 144000",
     ),
     Defect(
         "clock.redis", WARNING, with_node(ahead=-90.0), "90 s behind this machine's", "timedatectl"
@@ -209,7 +209,7 @@ DEFECTS = [
         "plan.candidates",
         WARNING,
         redis(),
-        "more than probes return",
+        "more than it is compared with",
         "stream-dedup plan",
         Settings(method=Method.SIMHASH, expected_originals=10**9, max_candidates=16),
     ),

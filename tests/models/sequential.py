@@ -25,6 +25,7 @@ def decide_by_brute_force(
     *,
     forgotten: Mapping[int, Collection[DocumentId]] = MappingProxyType({}),
     batch_ends: Collection[int] = (),
+    bounded: bool = False,
 ) -> list[Answer]:
     """Decide as ``stream_dedup.index.base`` promises.
 
@@ -33,6 +34,7 @@ def decide_by_brute_force(
         documents: the stream.
         forgotten: ids that are forgotten before the document of this number.
         batch_ends: numbers of the documents that batches begin with; renewals count from there on.
+        bounded: whether a document has no more candidates than ``max_candidates`` leaves it.
     """
     pairs = _Pairs(settings, documents)
     originals: list[int] = []
@@ -45,7 +47,8 @@ def decide_by_brute_force(
         originals = [other for other in originals if documents[other].id not in gone]
         found = None
         if not pairs.prints.empty[row]:
-            candidates = [other for other in originals if pairs.near(row, other)]
+            met = pairs.candidates(row, originals) if bounded else originals
+            candidates = [other for other in met if pairs.near(row, other)]
             # The first of several equally preferred is the one registered first.
             found = min(candidates, key=partial(pairs.preference, row), default=None)
             if found is None:
@@ -80,6 +83,19 @@ class _Pairs:
         """Let originals be near until a window after these times."""
         if self._settings.renew:
             self._renewed = dict(renewed)
+
+    def candidates(self, row: int, originals: Sequence[int]) -> list[int]:
+        """Return those of some originals, oldest first, that are candidates of a document."""
+        keys, most = self.prints.keys, self._settings.max_candidates
+        under = [
+            [one for one in originals if keys[one][t] == keys[row][t]]
+            for t in range(len(keys[row]))
+        ]
+        share = max(1, most // len(under))
+        if 2 * sum(len(key) > share for key in under) <= len(under):
+            return sorted({one for key in under for one in key[:share]})
+        ranks = {one: min(k.index(one) for k in under if one in k) for one in set().union(*under)}
+        return sorted(sorted(ranks, key=lambda one: (ranks[one], one))[: max(most, len(under))])
 
     def near(self, row: int, other: int) -> bool:
         time, begins = self._documents[row].time or 0.0, self._documents[other].time or 0.0

@@ -42,8 +42,8 @@ CHANGES = (
     ),
     Change(
         _ROUNDS,
-        "[page_rows(self._store.limit), self._layout.suffix_width, tables, every]",
-        "[self._layout.suffix_width, page_rows(self._store.limit), tables, every]",
+        "[most, self._layout.suffix_width, tables, every]",
+        "[self._layout.suffix_width, most, tables, every]",
     ),
     Change(
         "stream_dedup/index/records.py",
