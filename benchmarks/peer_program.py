@@ -14,6 +14,7 @@ Prints one JSON object, ``benchmarks.peers.PeerFigure``. CPU time is taken stage
 from __future__ import annotations
 
 import argparse
+import asyncio
 import gc
 import json
 import re
@@ -239,6 +240,39 @@ class DatasketchRedis(Datasketch):
         return super().index(storage_config=self._storage, **storage)
 
 
+class DatasketchRedisAsync(DatasketchRedis):
+    """The same by ``AsyncMinHashLSH``, which asks all tables about a document at once."""
+
+    def index(self, **storage: Any) -> Any:
+        """Return an empty index, connected."""
+        del storage
+        self._loop = asyncio.new_event_loop()
+        index = import_module("datasketch.aio").AsyncMinHashLSH(
+            num_perm=PERMUTATIONS,
+            params=BANDS,
+            storage_config={**self._storage, "type": "aioredis"},
+        )
+        return self._loop.run_until_complete(_awaited(index))
+
+    def decide(self, numbers: Sequence[int], prints: Sequence[Fingerprint]) -> Attached:
+        """Decide documents (see ``Peer.decide``)."""
+        return self._loop.run_until_complete(self._decide(numbers, prints))
+
+    async def _decide(self, numbers: Sequence[int], prints: Sequence[Fingerprint]) -> Attached:
+        attached: Attached = []
+        for number, one in zip(numbers, prints, strict=True):
+            original = self.nearest(one, await self._index.query(one))
+            if original is None:
+                await self._index.insert(number, one, check_duplication=False)
+                self._kept[number] = one
+            attached.append(original)
+        return attached
+
+
+async def _awaited(index: Any) -> Any:
+    return await index
+
+
 class DatasketchRedisBatches(DatasketchRedis):
     """The same for whole batches: one pipeline for each table to look up, one to insert.
 
@@ -419,6 +453,7 @@ PEERS: dict[str, Callable[..., Peer]] = {
     "rensa-rho": RensaRho,
     "datasketch": Datasketch,
     "datasketch-redis": DatasketchRedis,
+    "datasketch-redis-async": DatasketchRedisAsync,
     "datasketch-redis-batches": DatasketchRedisBatches,
     "simhash": Simhash,
     "gaoya": Gaoya,

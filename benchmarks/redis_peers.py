@@ -38,6 +38,7 @@ OURS: dict[str, tuple[int, dict[str, int]]] = {
 PEERS = {
     "datasketch": (BATCH, "datasketch-redis-batches"),
     "datasketch, one a call": (1, "datasketch-redis"),
+    "datasketch, one a call, asyncio": (1, "datasketch-redis-async"),
 }
 #: Shares of copies that Functions and plain commands are measured with.
 SHARES = (0.0, 0.5)
