@@ -91,7 +91,9 @@ def server(
     if request.param == "worker":
         kafka, redis = map(request.getfixturevalue, ("kafka", "redis_server"))
         worker = Worker(kafka, kafka.create_topics(), redis.url, tmp_path, "kafka-python")
-        arguments, path = [*worker.command()[1:], f"--http-port={port}"], "/metrics"
+        # A namespace of its own: other tests leave indexes of other settings there.
+        flags = {"http_port": str(port), "redis_namespace": "stalled"}
+        arguments, path = worker.command(**flags)[1:], "/metrics"
     elif request.param == "serve":
         with Deduplicator(state=tmp_path / "state.db") as deduplicator:
             deduplicator.decide([Document("a", "the one text that is known")])
