@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TypeVar
 from unittest.mock import patch
@@ -28,7 +28,7 @@ from stream_dedup.settings import Settings
 from stream_dedup.stream import embedded, files
 from stream_dedup.types import Decision, Document, Method, Revisions
 from tests.services import faulty_disk
-from tests.services.faulty_disk import Walked, walk
+from tests.services.faulty_disk import Scenario, Walked, walk
 
 Result = TypeVar("Result")
 
@@ -61,18 +61,21 @@ RUN = (
 
 
 def documents() -> Iterator[Document]:
-    for number in range(36):
+    for number in range(27):
         words = " ".join(f"{number % 13}.{place}" for place in range(7))
         yield Document(number % 20, words, 25.0 * number)
 
 
-BATCHES = [list(documents())[start : start + 9] for start in range(0, 36, 9)]
+BATCHES = [list(documents())[start : start + 9] for start in range(0, 27, 9)]
 
 
 def held(state: Path) -> list[bytes]:
     """Return what a state file holds when it is opened again."""
     with Deduplicator(SETTINGS, state=state) as deduplicator:
         return [pack(batch, keeps_ranks=True) for batch in deduplicator.index.read_originals()]
+
+
+held_by_the_calm = cache(held)
 
 
 def mend() -> None:
@@ -126,7 +129,7 @@ class Library:
     def check(self, folder: Path, calm: Path, code: int, stderr: str) -> None:
         assert code == 0, stderr
         assert (folder / "answers").read_bytes() == (calm / "answers").read_bytes()
-        assert held(folder / "state.db") == held(calm / "state.db")
+        assert held(folder / "state.db") == held_by_the_calm(calm / "state.db")
 
 
 class Labels:
@@ -164,7 +167,7 @@ class Commands:
     """Commands, of which one ends by an error; then there is room, and they are given again."""
 
     #: What is done before on a disk that works, and what is done on the faulty one.
-    failures: Sequence[str] = ("full", "bad block")
+    failures: Sequence[str] = ("full",)
     given: Sequence[Sequence[str]] = ()
     commands: Sequence[Sequence[str]] = ()
     #: Files that are written, and state files among them.
@@ -198,7 +201,7 @@ class Commands:
         for name in self.written:
             assert (folder / name).read_bytes() == (calm / name).read_bytes()
         for name in self.states:
-            assert held(folder / name) == held(calm / name)
+            assert held(folder / name) == held_by_the_calm(calm / name)
         assert not [*folder.glob("*.partial*"), *folder.glob("*.lock")]
 
     def _again(self, folder: Path, command: Sequence[str]) -> None:
@@ -240,6 +243,7 @@ class Rebuild(Commands):
 
 
 class Export(Commands):
+    failures = ("full", "bad block")
     given = (RUN,)
     commands = (("export", "file.parquet", "--state", "s.db", *FINGERPRINT),)
     written = ("file.parquet",)
@@ -254,6 +258,7 @@ class Import(Commands):
 class Others(Commands):
     """All other files that commands write."""
 
+    failures = Export.failures
     commands = (
         ("learn", "frequencies", *INPUT, "-o", "frequencies", "--skip", "--cell-bits", "12"),
         ("learn", "boilerplate", "documents.jsonl", "-o", "boilerplate"),
@@ -320,9 +325,9 @@ def report(walked: Walked) -> str:
 @pytest.mark.parametrize(
     ("scenario", "calls"),
     [
-        (Library, 80),
+        (Library, 60),
         (Labels, 20),
-        (Run, 80),
+        (Run, 60),
         (Forget, 5),
         (Rebuild, 20),
         (Export, 5),
@@ -330,9 +335,9 @@ def report(walked: Walked) -> str:
         (Others, 15),
     ],
 )
-def test_what_failed_can_be_done_again(scenario: type, calls: int) -> None:
+def test_what_failed_can_be_done_again(scenario: type[Scenario], calls: int) -> None:
     walked = walk(f"{__name__}:{scenario.__name__}")
 
     assert not walked.wrong, report(walked)
     assert walked.calls >= calls
-    assert walked.noticed
+    assert walked.failed >= walked.calls * len(scenario.failures)

@@ -73,12 +73,6 @@ COMMANDS = {
         65,
         "out",
     ),
-    "rebuild --state": (
-        ("rebuild", "one", "--state", "new.db", "--json"),
-        ("rebuild", "two", "--state", "new.db", "--json"),
-        73,
-        "new.db",
-    ),
     "run beside a rebuild": (
         ("rebuild", "one", "--state", "new.db", "--json"),
         run("two"),
@@ -96,12 +90,6 @@ COMMANDS = {
         ("export", "new.parquet", "--state", "b.db"),
         65,
         "new.parquet",
-    ),
-    "learn frequencies": (
-        ("learn", "frequencies", "one", "-o", "counts"),
-        ("learn", "frequencies", "two", "-o", "counts"),
-        65,
-        "counts",
     ),
 }
 
@@ -137,7 +125,7 @@ def test_while_one_process_makes_a_file_another_is_refused(
 
 
 def test_no_document_of_a_run_that_succeeded_is_lost() -> None:
-    for _ in range(4):
+    for _ in range(2):
         Path("new.db").unlink(missing_ok=True)
         processes = [start(PLAIN, *run(name)) for name in ("one", "two")]
 

@@ -15,7 +15,7 @@ import shutil
 import subprocess
 import sys
 import traceback
-from collections.abc import Iterable
+from collections.abc import Sequence
 from importlib import import_module
 from itertools import count
 from pathlib import Path
@@ -26,7 +26,7 @@ _SOURCE = Path(__file__).with_name("faulty_disk.c")
 _ROOT = Path(__file__).parents[2]
 #: Only files in folders of this name fail.
 _FILES = "on-a-faulty-disk"
-_DEADLINE_SECONDS = 240
+_DEADLINE_SECONDS = 400
 
 
 class Failure(NamedTuple):
@@ -58,7 +58,7 @@ class Scenario(Protocol):
         failures: the ways in which each call fails, some of ``FAILURES``.
     """
 
-    failures: Iterable[str]
+    failures: Sequence[str]
 
     def begin(self, folder: Path) -> None:
         """Write what is there before, on a disk that works."""
