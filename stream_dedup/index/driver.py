@@ -46,7 +46,8 @@ class _Compared(NamedTuple):
     @property
     def are_unsettled(self) -> npt.NDArray[np.bool_]:
         """Which claims cannot be left as they are."""
-        passed = (self.fates == Fate.ORIGINAL) | ((self.fates == Fate.PENDING) & ~self.near)
+        matters = self.near | self.same
+        passed = (self.fates == Fate.ORIGINAL) | ((self.fates == Fate.PENDING) & ~matters)
         unsettled: npt.NDArray[np.bool_] = ~passed
         return unsettled
 

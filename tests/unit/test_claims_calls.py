@@ -26,6 +26,7 @@ from stream_dedup.index.claims import (
     claim_document,
     register_document,
     settle_document,
+    settle_forced,
     start_again,
 )
 
@@ -279,6 +280,34 @@ class TestGoingOn:
     def test_after_a_commit_that_found_its_claim_void(self) -> None:
         outcome = play(
             start_again(50, 3, mint_from(60), GRACE),
+            ([Withdraw(50, (0, 1, 2))], [None]),
+            announced(ALONE, one=60),
+            ([Settle(60, Fate.ORIGINAL)], [Fate.ORIGINAL]),
+        )
+
+        assert outcome == Outcome(60, True, 2, 0)
+
+
+class TestForced:
+    def test_who_saw_nobody_that_was_not_there_before_commits(self) -> None:
+        outcome = play(settle_forced(50, ALONE, mint_from(60), GRACE), COMMITTED)
+
+        assert outcome == Outcome(50, True, 1, 0)
+
+    def test_an_original_that_has_come_is_found_and_the_claim_withdrawn_everywhere(self) -> None:
+        outcome = play(
+            settle_forced(50, [[], [8], []], mint_from(60), GRACE),
+            read({8: NEAR}),
+            ([Withdraw(50, (0, 1, 2)), Forget(50)], [None, None]),
+        )
+
+        assert outcome == Outcome(8, False, 1, 0)
+
+    def test_who_finds_its_claim_void_starts_again(self) -> None:
+        outcome = play(
+            settle_forced(50, [[8], [], []], mint_from(60), GRACE),
+            read({8: FAR}),
+            ([Settle(50, Fate.ORIGINAL)], [Fate.VOID]),
             ([Withdraw(50, (0, 1, 2))], [None]),
             announced(ALONE, one=60),
             ([Settle(60, Fate.ORIGINAL)], [Fate.ORIGINAL]),

@@ -11,9 +11,11 @@ import pytest
 from stream_dedup import Document, Settings
 from stream_dedup.fingerprint.fingerprinter import Fingerprinter
 from stream_dedup.index.base import duplicate_id, index_batch
+from stream_dedup.index.candidates import Bound
 from stream_dedup.index.keys import ClaimIds, Layout
 from stream_dedup.index.pairs import shares_earlier, sharing_pairs
 from stream_dedup.index.records import RecordFormat
+from stream_dedup.index.sightings import Met, Pairs, Sightings, parts_of
 from stream_dedup.index.table import PrefixTable
 
 
@@ -230,3 +232,97 @@ def test_shares_earlier_marks_the_later_rows_of_sharing_pairs(seed: int) -> None
     marked = np.flatnonzero(shares_earlier(keys))
 
     assert set(marked.tolist()) == expected
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_limited_search_finds_the_oldest_entries_of_each_key(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    table = PrefixTable(1 << 12)
+    keys = random.integers(0, 40, 3_000).astype(np.uint64)
+    for start in range(0, len(keys), 250):
+        part = keys[start : start + 250]
+        table.add(part, np.arange(start, start + len(part)))
+    hidden = random.choice(len(keys), 200, replace=False)
+    table.hide(hidden)
+    limit = int(random.integers(1, 90))
+
+    asked = np.arange(45, dtype=np.uint64)
+    positions, found = table.find(asked, limit)
+
+    for at, key in enumerate(asked.tolist()):
+        entries = np.setdiff1d(np.flatnonzero(keys == key), hidden)
+        assert found[positions == at].tolist() == entries[:limit].tolist()
+
+
+def test_a_share_of_each_key_is_read_and_more_where_most_keys_are_full() -> None:
+    bound = Bound(most=4096, tables=16)
+
+    assert (bound.share, bound.deep_step) == (256, 16)
+    assert bound.deep(np.repeat([3, 5, 8], [8, 9, 16])).tolist() == [5, 8]
+    assert Bound(most=16, tables=27).share == 1
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_is_kept_are_the_first_different_ones_by_rank(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    bound = Bound(most=int(random.integers(4, 30)), tables=4)
+    keys = np.sort(random.integers(0, 12, 300))
+    members = np.concatenate(
+        [np.sort(random.choice(60, n, replace=False)) for n in np.bincount(keys, minlength=12)]
+    )
+    documents = keys // 4
+    order = random.permutation(12)  # keys side by side in any order, each oldest first
+    mixed = np.concatenate([np.flatnonzero(keys == key) for key in order])
+
+    kept = bound.kept(documents[mixed], keys[mixed], members[mixed])
+
+    for document in range(3):
+        ranks: dict[int, int] = {}
+        for key in range(4 * document, 4 * document + 4):
+            for rank, member in enumerate(members[keys == key].tolist()):
+                ranks[member] = min(rank, ranks.get(member, rank))
+        wanted = sorted(ranks, key=lambda one: (ranks[one], one))[: bound.most]
+        mine = documents[mixed] == document
+        assert set(members[mixed][mine & kept].tolist()) == set(wanted)
+        assert not set(members[mixed][mine & ~kept].tolist()) & set(wanted)
+
+
+def test_parts_keep_a_row_together() -> None:
+    rows = np.repeat(np.arange(5), [3, 1, 6, 2, 2])
+
+    parts = [rows[part].tolist() for part in parts_of(rows, 4)]
+
+    assert [row for part in parts for row in part] == rows.tolist()
+    assert [sorted(set(part)) for part in parts] == [[0, 1], [2], [3, 4]]
+
+
+def test_what_was_seen_before_is_not_beyond_it() -> None:
+    def sightings(*seen: tuple[int, int, int]) -> Sightings:
+        rows, tables, claims = np.array(seen, np.int64).reshape(-1, 3).T
+        return Sightings(rows, tables, claims.astype(np.uint64))
+
+    before = sightings((0, 0, 7), (0, 1, 8), (1, 0, 7))
+    now = sightings((0, 1, 7), (0, 1, 9), (1, 0, 8), (1, 2, 8), (2, 0, 7))
+
+    fresh = now.beyond(before)
+
+    assert list(zip(fresh.rows, fresh.tables, fresh.claims, strict=True)) == [
+        (0, 1, 9),
+        (1, 0, 8),
+        (1, 2, 8),
+        (2, 0, 7),
+    ]
+
+
+def test_who_is_met_again_counts_once() -> None:
+    met = Met()
+    met.add(
+        Pairs(np.array([0, 0, 1]), np.array([7, 8, 7], np.uint64)), np.array([1]), np.array([False])
+    )
+    met.add(
+        Pairs(np.array([0, 1]), np.array([8, 7], np.uint64)),
+        np.array([0, 1]),
+        np.array([False, True]),
+    )
+
+    assert met.totals() == (3, 1, 1)
