@@ -21,7 +21,7 @@ from benchmarks.redis_index import BATCH, claim, cpu_told, originals_of, prepare
 from benchmarks.report import Report, Row, Table, arguments, columns, progress, run
 from stream_dedup.fingerprint.fingerprinter import Fingerprinter
 from stream_dedup.generate import GeneratedDocument
-from stream_dedup.index.base import IndexBatch, id_hashes
+from stream_dedup.index.base import IndexBatch
 from stream_dedup.index.pairs import near_pairs, shares_earlier
 from stream_dedup.index.redis import RedisIndex
 from stream_dedup.settings import Settings
@@ -268,7 +268,7 @@ class PlainClaims:
         originals, claims = batch.rows(chosen), ids[chosen]
         members = [int(claim).to_bytes(8) for claim in claims.tolist()]
         records = self._index.records.encode(originals)
-        named = self._index.store.layout.place_ids(id_hashes(originals.ids))
+        named = self._index.store.layout.place_ids(originals.ids)
 
         def commands() -> Iterator[tuple[Any, ...]]:
             id_keys, id_scores = self._spelled(named)
