@@ -193,8 +193,8 @@ def test_a_run_on_a_file(tmp_path: Path) -> None:
 class TestTheCatalogue:
     def test_it_has_enough_classes_and_every_reason(self) -> None:
         assert len({record.name for record in CATALOGUE}) == len(CATALOGUE) >= 60
-        # What a broker refuses depends on the broker.
-        assert {r.fate for r in CATALOGUE} >= set(Reason) - {Reason.REFUSED}
+        # What a broker refuses depends on the broker, and what processes die at on a defect.
+        assert {r.fate for r in CATALOGUE} >= set(Reason) - {Reason.REFUSED, Reason.FATAL}
         parts = {"value", "key", "headers", "timestamp", "batch"}
         assert {record.part for record in CATALOGUE} == parts
 

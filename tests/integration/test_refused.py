@@ -152,8 +152,8 @@ def test_one_compressed_batch_of_many_refused(
     may_ask: bool,
 ) -> None:
     """The attack: 30 records in a batch of 870 KB, whose headers are too large for the output."""
-    wide: list[Input] = [(b'{"text": "t"}', [(b"h", WIDE)])] * (30 if may_ask else 4)
-    records = [*small(2), *wide[:2], *small(1), *wide[2:], *small(2)]
+    wide: list[Input] = [(b'{"text": "t"}', [(b"h", WIDE)])] * (30 if may_ask else 2)
+    records = [*small(2), *wide[:1], *small(1), *wide[1:], *small(2)]
     if not may_ask:
         monkeypatch.setattr(transactional, "read_limits", lambda _settings, _topics: {})
     assert send(kafka, places, records) < 900_000
