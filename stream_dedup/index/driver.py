@@ -125,6 +125,7 @@ class Driver:
         limit = bound.most if self._deep[keys[0]].any() else bound.share
         found, rows, tables = self._probe(Round(self.store), keys, claims, Mode.FORCE, limit)
         self._full[rows[found.full], tables[found.full]] = True
+        self._capped += len(found.full)
         again, _ = self._sightings(rows, tables, found)
         return again.beyond(seen).beyond(self._cut)
 
