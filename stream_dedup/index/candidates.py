@@ -75,6 +75,8 @@ class Bound(NamedTuple):
         # Of every key at least the oldest is kept, so that a key that has some still shows it.
         most = max(self.most, self.tables)
         kept = np.ones(len(documents), np.bool_)
+        if len(documents) <= most:
+            return kept
         some = np.flatnonzero(np.isin(documents, _above(documents, most)))
         if not len(some):
             return kept

@@ -142,6 +142,9 @@ class Driver:
         found, rows, tables = self._probe(
             round_, (np.repeat(rows, self._tables), tables), claims, mode, limit
         )
+        seen, self._cut = self._sightings(rows, tables, found)
+        if not len(found.full) and not len(self._cut.rows):
+            return seen
         if limit < self.store.bound.most:
             self._deep[self.store.bound.deep(rows[found.full])] = True
             kept = np.flatnonzero(~self._deep[rows])
@@ -149,7 +152,6 @@ class Driver:
             kept = np.arange(len(rows))
         full = np.intersect1d(found.full, kept)
         self._full[rows[full], tables[full]] = True
-        seen, self._cut = self._sightings(rows, tables, found)
         cut = np.zeros((len(self.batch), self._tables), np.bool_)
         cut[self._cut.rows, self._cut.tables] = True
         cut[rows[full], tables[full]] = True
