@@ -5,9 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
+import numpy as np
 import pytest
 
 from stream_dedup import Deduplicator, Document, ServiceError, Settings, Status
+from stream_dedup.fingerprint.fingerprinter import Fingerprinter
+from stream_dedup.index.base import index_batch
+from stream_dedup.index.claims import Mode
+from stream_dedup.index.driver import Claims, Driver
 from stream_dedup.index.redis import RedisIndex
 from tests.services.redis import RedisServer
 
@@ -75,3 +80,43 @@ def test_too_few_replicas_are_an_error_and_the_batch_can_be_tried_again(
         statuses = [decide_in_the_end(waiting, document) for document in (FIRST, COPY)]
 
     assert statuses == [Status.ORIGINAL, Status.EXACT_DUPLICATE]
+
+
+def test_nothing_is_attached_to_an_original_that_no_replica_has(
+    primary: RedisServer, replica: RedisServer
+) -> None:
+    """A fate that another worker has written a moment ago, on a connection of its own."""
+    settings = Settings(redis_url=primary.url, wait_replicas=1, wait_timeout=0.3)
+    reader = RedisIndex.connect(settings)
+    alone = RedisIndex.connect(settings.model_copy(update={"wait_replicas": 0}))
+    driver, claims = announced(alone, FIRST)
+    rounds = 0
+
+    def commit_between() -> None:
+        nonlocal rounds
+        rounds += 1
+        if rounds == 1:  # the reader has met the claim, and comes to read its fate
+            replica.pause()
+            driver.commit(np.zeros(1, np.int64), claims)
+
+    reader.store.progress = commit_between
+    with Deduplicator(settings, index=reader) as attaching:
+        with pytest.raises(ServiceError, match=r"Only 0 of 1 replicas"):
+            attaching.decide([COPY])
+        primary.kill()
+        replica.resume()
+    alone.close()
+    with replica.client() as client:
+        client.replicaof("NO", "ONE")
+    with deduplicator(replica, replicas=0) as after:
+        assert after.decide([COPY])[0].status is Status.ORIGINAL
+
+
+def announced(index: RedisIndex, document: Document) -> tuple[Driver, Claims]:
+    """Announce a claim for a document, up to its commit."""
+    prints = Fingerprinter(Settings()).fingerprint([document.text])
+    batch = index_batch([document], prints)
+    driver = Driver(index.store, batch, index.matcher, index.records)
+    claims = index.ids.mint(time.time(), 1)
+    driver.announce(np.zeros(1, np.int64), claims, np.full(1, Mode.IF_EMPTY, np.uint8))
+    return driver, claims
