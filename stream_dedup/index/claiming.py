@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Protocol
 
 import numpy as np
@@ -14,12 +13,12 @@ from stream_dedup.index.claims import (
     Mode,
     Outcome,
     Steps,
+    claim_document,
     settle_document,
     start_again,
 )
 from stream_dedup.index.counts import ClaimCounts
 from stream_dedup.index.driver import Claims, Driver, Rows, Sightings
-from stream_dedup.index.keys import ClaimIds
 from stream_dedup.index.pairs import exact_leaders, near_pairs, shares_earlier
 from stream_dedup.index.records import Record, RecordFormat
 from stream_dedup.index.store import RedisStore
@@ -33,7 +32,6 @@ class Claimant(Protocol):
 
     Attributes:
         store: the index.
-        ids: mints its claims.
         matcher: says who is near.
         records: how originals are kept.
         windowed: whether originals count for a time only.
@@ -41,11 +39,13 @@ class Claimant(Protocol):
     """
 
     store: RedisStore
-    ids: ClaimIds
     matcher: Matcher
     records: RecordFormat
     windowed: bool
     grace: float
+
+    def mint(self, count: int) -> Claims:
+        """Return fresh claim ids."""
 
 
 class Claiming:
@@ -142,7 +142,8 @@ class Claiming:
         for _ in range(AT_ONCE):
             if not len(trying):
                 break
-            registered, pairs = self._driver.register(trying, claims[trying], known)
+            registered, pairs, unusable = self._driver.register(trying, claims[trying], known)
+            claims[unusable] = self._mint(len(unusable))
             for row, claim in zip(registered.tolist(), claims[registered].tolist(), strict=True):
                 self._outcomes[row] = Outcome(claim, is_original=True)
             found, unsettled = self._driver.look(pairs)
@@ -150,7 +151,7 @@ class Claiming:
             for row, claim in pairs:
                 known.setdefault(row, []).append(claim)
             met = {row for row, _ in pairs} - found.keys() - unsettled
-            trying = np.array(sorted(met), np.int64)
+            trying = np.array(sorted({*met, *unusable.tolist()}), np.int64)
         return np.array([row for row in rows.tolist() if row not in self._outcomes], np.int64)
 
     def _attach(self, found: dict[int, int]) -> None:
@@ -163,12 +164,15 @@ class Claiming:
         Most of those are duplicates of an original that exists already. They do what the protocol
         would (read, withdraw, forget), but all together.
         """
+        steps: dict[int, Steps] = {}
+        for row in self._driver.taken.intersection(rows.tolist()):
+            steps[row] = claim_document(self._tables, self._mint_one, self._index.grace, 1)
+        rows, seen = rows[~np.isin(rows, list(steps))], seen.without(steps)
         alone = rows[~np.isin(rows, seen.rows)]
         committed = self._driver.commit(alone, claims[alone])
         found, _ = self._driver.look(seen.pairs())
         self._driver.give_up(list(found), claims, seen)
         self._attach(found)
-        steps: dict[int, Steps] = {}
         for row, stands in zip(alone.tolist(), committed.tolist(), strict=True):
             claim = int(claims[row])
             if stands:
@@ -255,7 +259,7 @@ class Claiming:
                 self._attached[row] = self._outcomes[preferred.row].original
 
     def _mint(self, count: int) -> Claims:
-        return self._index.ids.mint(time.time(), count)
+        return self._index.mint(count)
 
     def _mint_one(self) -> int:
         return int(self._mint(1)[0])

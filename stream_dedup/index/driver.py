@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from stream_dedup.errors import ServiceError
 from stream_dedup.index.base import Attachment, IndexBatch, Matcher, id_hashes
 from stream_dedup.index.claims import Call, Fate, Mode, Outcome, Pause, Sight, Steps
 from stream_dedup.index.counts import Effort
@@ -24,6 +25,9 @@ from stream_dedup.runs import begins_of_runs
 
 Rows = npt.NDArray[np.int64]
 Claims = npt.NDArray[np.uint64]
+
+#: Seconds within which one of the documents on the contended path is decided, or none ever will be.
+UNDECIDED_SECONDS = 60.0
 
 _WITH_RECORD = (Fate.PENDING, Fate.ORIGINAL)
 
@@ -72,6 +76,8 @@ class Driver:
         self._records = records.encode(batch)
         self._known: dict[int, Record] = {}
         self._capped = self._probes = self._ruled_out = 0
+        #: Rows whose claim turned out to be another document's.
+        self.taken: set[int] = set()
         #: Pairs of a row and a claim that it came upon, and whether those compared are near: who
         #: goes the long way sees the same ones again.
         self._met: set[tuple[int, int]] = set()
@@ -93,7 +99,7 @@ class Driver:
         round_ = Round(self.store)
         inserting = modes != Mode.LOOK
         put = rows[inserting]
-        round_.put(claims[inserting], [self._records[row] for row in put.tolist()])
+        stands = round_.put(claims[inserting], [self._records[row] for row in put.tolist()])
         tables = self._tables
         found = round_.probe(
             self.places(np.repeat(rows, tables), np.tile(np.arange(tables), len(rows))),
@@ -101,7 +107,9 @@ class Driver:
             np.repeat(modes, tables),
         )
         round_.run()
+        self.taken.update(put[stands == Fate.TAKEN].tolist())
         self._read_on(found)
+        self.store.progress()
         positions, members = found.pairs
         which, where = np.divmod(positions, tables)
         return Sightings(rows[which], where, members)
@@ -112,16 +120,19 @@ class Driver:
         standing = round_.settle(claims, np.full(len(claims), Fate.ORIGINAL, np.uint8))
         self._note_ids(round_, rows, claims)
         round_.run()
+        self.store.progress()
         committed: npt.NDArray[np.bool_] = standing == Fate.ORIGINAL
         return committed
 
     def register(
         self, rows: Rows, claims: Claims, known: dict[int, list[int]]
-    ) -> tuple[Rows, list[tuple[int, int]]]:
-        """Register rows at once; return those that are originals now, and whom the others met.
+    ) -> tuple[Rows, list[tuple[int, int]], Rows]:
+        """Register rows at once.
 
-        These are pairs of a row and a claim that is not among those known to the row. A row that is
-        in neither goes the long way.
+        Returns:
+            those that are originals now; pairs of a row and a claim that it met and that is not
+            among those known to it; rows whose claim cannot be used, void or another document's.
+            A row that is in none of them takes the contended path.
         """
         round_ = Round(self.store)
         found = self._send_registers(
@@ -129,11 +140,13 @@ class Driver:
         )
         round_.run()
         self._count(found)
+        self.store.progress()
         met = found.fates == Registrations.MET
         which, members = found.pairs
         told = met[which]
         pairs = zip(rows[which[told]].tolist(), members[told].tolist(), strict=True)
-        return rows[found.fates == Fate.ORIGINAL], list(pairs)
+        unusable = rows[np.isin(found.fates, (Fate.VOID, Fate.TAKEN))]
+        return rows[found.fates == Fate.ORIGINAL], list(pairs), unusable
 
     def note_ids(self, originals: dict[int, int]) -> None:
         """Enter originals, by row, under their ids: whoever registered them may have died before.
@@ -157,8 +170,15 @@ class Driver:
         return renewed
 
     def finish(self, documents: dict[int, Steps]) -> dict[int, Outcome]:
-        """Walk each row's steps to their end, all rows side by side."""
+        """Walk each row's steps to their end, all rows side by side.
+
+        Only what decides a document is progress: claims may be voided again and again.
+
+        Raises:
+            ServiceError: none of them was decided for a minute.
+        """
         outcomes: dict[int, Outcome] = {}
+        rounds, progressed = 0, time.monotonic()
         waiting: dict[int, tuple[float, list[Call]]] = {}
         for row, steps in documents.items():
             waiting[row] = (0.0, next(steps))
@@ -168,6 +188,7 @@ class Driver:
             if not ready:
                 time.sleep(min(at for at, _ in waiting.values()) - now)
                 continue
+            decided = len(outcomes)
             for row, replies in self._carry_out(ready).items():
                 try:
                     calls = documents[row].send(replies)
@@ -177,6 +198,12 @@ class Driver:
                 else:
                     pause = sum(call.seconds for call in calls if isinstance(call, Pause))
                     waiting[row] = (time.monotonic() + pause, calls)
+            rounds += 1
+            if len(outcomes) > decided:
+                rounds, progressed = 0, time.monotonic()
+                self.store.progress()
+            elif time.monotonic() - progressed > UNDECIDED_SECONDS:
+                raise ServiceError(_undecided(len(waiting), rounds))
         return outcomes
 
     def look(self, pairs: Sequence[tuple[int, int]]) -> tuple[dict[int, int], set[int]]:
@@ -189,6 +216,7 @@ class Driver:
         round_ = Round(self.store)
         values = self._values(round_, pairs)
         round_.run()
+        self.store.progress()
         fates = self._keep_records(values())
         unsettled = {row for row, claim in pairs if fates[claim] not in _WITH_RECORD}
         pairs = [pair for pair in pairs if fates[pair[1]] in _WITH_RECORD]
@@ -262,7 +290,7 @@ class Driver:
             row: [gathered.add(row, call) for call in calls] for row, calls in wanted.items()
         }
         round_ = Round(self.store)
-        round_.put(
+        gathered.put = round_.put(
             np.array([claim for _, claim in gathered.puts], np.uint64),
             [self._records[row] for row, _ in gathered.puts],
         )
@@ -379,3 +407,12 @@ class Driver:
             record.identity == self.batch.identities[row]
             and record.digest == self.batch.prints.digests[row]
         )
+
+
+def _undecided(documents: int, rounds: int) -> str:
+    """Say that nothing is decided, and what may help."""
+    return (
+        f"{documents} documents were not decided in {UNDECIDED_SECONDS:.0f} s and {rounds} rounds "
+        "of calls: their claims are voided again and again. Check the clocks of Redis and of the "
+        "workers, that no worker of an older version sweeps the index, and the load on Redis."
+    )

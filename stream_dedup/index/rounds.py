@@ -12,15 +12,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from stream_dedup.errors import ServiceError
 from stream_dedup.index.connection import reporting_errors, target_of
-from stream_dedup.index.failures import Kind, count
 from stream_dedup.index.found import Found, page_rows
 from stream_dedup.index.functions import CLAIMS
 from stream_dedup.index.keys import Places
 from stream_dedup.index.registrations import Registrations, packed
 from stream_dedup.index.store import Bytes, Claims, Numbers, RedisStore
 
+#: Functions that announce or decide: they name the incarnation of their caller (see ``clock``).
+_GUARDED = {"probe", "register", "put", "settle", "mark"}
 #: Rows in one function call, which blocks the server: about 4 ms of probes.
 _ROWS = 2048
 
@@ -69,9 +69,13 @@ class Round:
         self._receivers: list[Callable[[Any], None]] = []
         #: How to reach each node that this round writes to.
         self._written: dict[str, dict[str, Any]] = {}
+        #: A partition of each node that this round reads fates from.
+        self._read: dict[str, int] = {}
+        self._marks: dict[int, int] = {}
 
-    def put(self, claims: Claims, records: Sequence[bytes]) -> None:
-        """Write records as pending."""
+    def put(self, claims: Claims, records: Sequence[bytes]) -> Bytes:
+        """Write records as pending; the array holds the fates when the round is carried out."""
+        fates = np.zeros(len(claims), np.uint8)
         partitions, buckets = self._layout.record_places(claims)
         heads = np.zeros(len(claims), _PUT)
         heads["claim"], heads["bucket"] = claims, buckets
@@ -82,7 +86,8 @@ class Round:
             parts = []
             for row in rows.tolist():
                 parts += [packed[row * size : (row + 1) * size], records[row]]
-            self._send("put", partition, b"".join(parts))
+            self._send("put", partition, b"".join(parts), then=self._put_taker(fates, rows))
+        return fates
 
     def register(
         self,
@@ -208,6 +213,7 @@ class Round:
         """Send everything and take the replies.
 
         Raises:
+            LostWritesError: Redis lacks what this worker has written there before.
             ServiceError: some call was not answered; any of them may or may not have been done.
         """
         if not self._receivers:
@@ -220,30 +226,28 @@ class Round:
             receive(reply)
         # Some of them refer to this round: a circle, which would keep what was sent.
         self._receivers.clear()
-        self._store.progress()
+        if self._store.incarnation is not None:
+            self._store.incarnation.written(self._marks)
 
     def _wait_for_replicas(self) -> None:
-        """Let each node say last, on the connection that wrote, how many replicas have it."""
-        wanted = self._store.replicas
+        """Let each node say last, on the connection that wrote, how many replicas have it.
 
-        def check(acknowledged: Any) -> None:
-            if acknowledged < wanted:
-                count(Kind.REPLICAS)
-                msg = (
-                    f"Only {acknowledged} of {wanted} replicas have a write after "
-                    f"{self._store.wait_ms} ms. Check the replicas, or lower wait_replicas."
-                )
-                raise ServiceError(msg)
-
+        A fate that was read counts too: a document is attached to it, and whoever has written it
+        may not have waited yet. WAIT goes by what its connection has written, so a mark comes last.
+        """
+        for partition in self._read.values():
+            self._send("mark", partition, b"")
         for options in self._written.values():
-            self._pipeline.execute_command("WAIT", wanted, self._store.wait_ms, **options)
-            self._receivers.append(check)
+            wait = ("WAIT", self._store.replicas, self._store.wait_ms)
+            self._pipeline.execute_command(*wait, **options)
+            self._receivers.append(self._store.check_replicas)
 
     def _registration_taker(self, found: Registrations, start: int) -> Callable[[Any], None]:
         def take(reply: Any) -> None:
-            fates, packed, self._store.originals[0], *ruled_out = reply
+            fates, packed, self._store.originals[0], ruled_out, fence = reply
             found.take(start, fates, packed)
-            found.ruled_out += sum(ruled_out)
+            found.ruled_out += ruled_out
+            self._store.saw_fence(fence)
 
         return take
 
@@ -251,6 +255,14 @@ class Round:
         def take(reply: Any) -> None:
             standing[index] = np.frombuffer(reply[0], np.uint8)
             self._store.originals[partition] = reply[1]
+            self._store.saw_fence(reply[2])
+
+        return take
+
+    def _put_taker(self, fates: Bytes, index: Numbers) -> Callable[[Any], None]:
+        def take(reply: Any) -> None:
+            fates[index] = np.frombuffer(reply[0], np.uint8)
+            self._store.saw_fence(reply[1])
 
         return take
 
@@ -275,12 +287,24 @@ class Round:
         keys = (key, f"{key}-")
         name = f"{CLAIMS.name}_{function}"
         options = target_of(self._store.client, key)
+        if function in _GUARDED:
+            arguments = (*arguments, self._guard(partition))
         self._pipeline.execute_command(
             self._command, name, len(keys), *keys, rows, *arguments, **options
         )
         self._receivers.append(then)
-        if self._command == "FCALL" and function != "read":
-            self._written[str(options)] = options
+        if self._command == "FCALL":
+            if function == "read":
+                self._read[str(options)] = partition
+            else:
+                self._written[str(options)] = options
+
+    def _guard(self, partition: int) -> bytes:
+        """Return what a call carries by which Redis notices that it has lost writes."""
+        if self._store.incarnation is None:
+            return b""
+        self._marks[partition], carried = self._store.incarnation.mark(partition)
+        return carried
 
 
 def read_on(store: RedisStore, found: Found) -> None:

@@ -117,6 +117,6 @@ def announced(index: RedisIndex, document: Document) -> tuple[Driver, Claims]:
     prints = Fingerprinter(Settings()).fingerprint([document.text])
     batch = index_batch([document], prints)
     driver = Driver(index.store, batch, index.matcher, index.records)
-    claims = index.ids.mint(time.time(), 1)
+    claims = index.mint(1)
     driver.announce(np.zeros(1, np.int64), claims, np.full(1, Mode.IF_EMPTY, np.uint8))
     return driver, claims

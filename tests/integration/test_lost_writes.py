@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
@@ -9,6 +10,7 @@ from contextlib import ExitStack
 import pytest
 
 from stream_dedup import Deduplicator, Document, ServiceError, Settings, Status
+from stream_dedup.index.keys import ClaimIds
 from stream_dedup.index.redis import RedisIndex
 from tests.services.redis import RedisServer
 
@@ -71,8 +73,7 @@ def test_no_copy_of_what_was_decided_after_it_becomes_a_second_original(
         assert decided(running, documents("lost", 5))[Status.ORIGINAL] == 5
         go_back(server)
         late = start()
-        # In the same millisecond, as it comes about by chance where many documents come.
-        stop_clocks(monkeypatch)
+        stop_clock(monkeypatch)
 
         for number in range(3):
             first, second = documents(f"x{number}-", 50), documents(f"y{number}-", 50)
@@ -85,9 +86,7 @@ def test_no_copy_of_what_was_decided_after_it_becomes_a_second_original(
         assert decided(running, copies(documents("lost", 5)))[Status.ORIGINAL] == 5
 
 
-def stop_clocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    import time
-
-    moment, steady = time.time(), time.monotonic()
-    monkeypatch.setattr("stream_dedup.index.claiming.time.time", lambda: moment)
-    monkeypatch.setattr("stream_dedup.index.claiming.time.monotonic", lambda: steady)
+def stop_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let all workers mint at one moment, as some do by chance where many documents come."""
+    moment, mint = time.time(), ClaimIds.mint
+    monkeypatch.setattr(ClaimIds, "mint", lambda ids, _, count=1: mint(ids, moment, count))

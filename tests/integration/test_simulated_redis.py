@@ -30,7 +30,7 @@ def test_replies_are_those_of_the_functions_in_redis(redis_url: str) -> None:
         reply = simulated(self, function, key, *arguments)
         if function in _CALLED and self is current[0]:
             called[function] += 1
-            name, keys = f"stream_dedup_1_{function}", (key, key + b"-")
+            name, keys = f"stream_dedup_2_{function}", (key, key + b"-")
             assert reply == real.fcall(name, 2, *keys, *arguments), function
         return reply
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import gc
 import logging
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import lru_cache, partial
 from typing import NamedTuple
@@ -26,7 +26,8 @@ from stream_dedup.stream.decoding import Decoder
 from stream_dedup.stream.kafka import KafkaTransport
 from stream_dedup.stream.loop import Loop
 from tests.simulation.broker import Broker, Entry
-from tests.simulation.checks import Found, violations
+from stream_dedup.types import Decision, Document
+from tests.simulation.checks import Found, doubled, violations
 from tests.simulation.clients import Client as Kafka
 from tests.simulation.clients import Cluster
 from tests.simulation.consumer import Consumer
@@ -42,8 +43,7 @@ PATIENCE = 8_000
 _CLOCKS = (
     "stream_dedup.stream.kafka",
     "stream_dedup.stream.transactional",
-    "stream_dedup.index.claiming",
-    "stream_dedup.index.redis",
+    "stream_dedup.index.clock",
     "stream_dedup.index.driver",
     "stream_dedup.index.watermark",
     "stream_dedup.outage",
@@ -162,14 +162,19 @@ class Simulation:
         self.server = Server(self.scheduler, self.faults)
         self._parts = parts
         #: Whether Redis is to lose nothing; else only messages are promised.
-        self._durable = not rates.loss
+        self._durable = not (rates.loss or rates.rollback)
+        #: When each document was begun to be decided for the last time, by partition and offset.
+        self._begun: dict[str, float] = {}
         self._running: Counter[int] = Counter()
         self._lives = 0
         self._batch = self.world.settings.batch_documents
         self._group = self.world.settings.group
         self._replays = self._durable and not self.world.forgets and rng.random() < 0.25
+        self.faults.step_redis = self._step_redis
         self._connect()
         self._fill_input()
+        for moment in range(1, 8):
+            self.scheduler.after(moment * rng.uniform(2, 20), self._keep_house)
 
     def run(self) -> Result:
         """Let all workers go on until everything is answered, and once more with a new group."""
@@ -180,6 +185,9 @@ class Simulation:
         wrong = [] if ended else [f"no end after {PATIENCE} steps"]
         in_order = self._is_in_order()
         wrong += violations(self.world, found, durable=self._durable, in_order=in_order)
+        if self.server.rolled_back >= 0:
+            begun = {place for place, at in self._begun.items() if at > self.server.rolled_back}
+            wrong += doubled(self.world, found, begun)
         steps = self.scheduler.steps
         if not wrong and self._replays:
             wrong = self._run_again(found)
@@ -241,6 +249,19 @@ class Simulation:
                 else:
                     self.broker.logs[partition].append(entry)
 
+    def _keep_house(self) -> None:
+        """Sweep, now and then; and write a snapshot, which may be brought back."""
+        layout = self.world.settings
+        prefixes = [
+            f"{layout.redis_namespace}:{{{number}}}:".encode()
+            for number in range(layout.partitions)
+        ]
+        self.server.functions.sweep(prefixes, self.server.time(), layout.longest_attempt)
+        self.server.write_down()
+
+    def _step_redis(self, seconds: float) -> None:
+        self.server.skew += seconds
+
     def _is_done(self) -> bool:
         """Whether every record is answered, as far as the group says."""
         offsets = self.broker.offsets[self._group]
@@ -285,6 +306,7 @@ class Simulation:
         until = self.scheduler.now + 30
         try:
             deduplicator = parts.deduplicator(settings)
+            self._watch(deduplicator)
             transport = parts.transport(settings, f"worker-{number}")
             consumers.append(transport._consumer)
             self.scheduler.note("started", life)
@@ -300,6 +322,17 @@ class Simulation:
             self.scheduler.note("gave up")
         except Exception as error:  # noqa: BLE001 - whatever it is, the process is started again
             self.scheduler.note("died", repr(error))
+
+
+    def _watch(self, deduplicator: CountedDeduplicator) -> None:
+        """Note when documents are begun to be decided."""
+        decide = deduplicator.decide
+
+        def watched(documents: Sequence[Document]) -> list[Decision]:
+            self._begun |= dict.fromkeys((one.source or "" for one in documents), self.scheduler.now)
+            return decide(documents)
+
+        deduplicator.decide = watched  # type: ignore[method-assign]
 
 
 def simulate(seed: int, parts: Parts | None = None, *, trace: bool = False) -> Result:
