@@ -6,7 +6,6 @@ sorted set instead of probe by probe, and without a reply to each: some 50,000 o
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, cast
 

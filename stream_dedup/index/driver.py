@@ -26,8 +26,10 @@ from stream_dedup.runs import begins_of_runs
 Rows = npt.NDArray[np.int64]
 Claims = npt.NDArray[np.uint64]
 
-#: Seconds within which one of the documents on the contended path is decided, or none ever will be.
+#: Seconds within which one of the documents on the contended path is decided, or none ever will be;
+#: a process that was stopped meanwhile has few rounds behind it.
 UNDECIDED_SECONDS = 60.0
+_UNDECIDED_ROUNDS = 16
 
 _WITH_RECORD = (Fate.PENDING, Fate.ORIGINAL)
 
@@ -202,7 +204,7 @@ class Driver:
             if len(outcomes) > decided:
                 rounds, progressed = 0, time.monotonic()
                 self.store.progress()
-            elif time.monotonic() - progressed > UNDECIDED_SECONDS:
+            elif rounds >= _UNDECIDED_ROUNDS and time.monotonic() - progressed > UNDECIDED_SECONDS:
                 raise ServiceError(_undecided(len(waiting), rounds))
         return outcomes
 

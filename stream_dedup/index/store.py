@@ -100,7 +100,7 @@ class RedisStore:
             ServiceError: Redis is out of reach or refuses.
         """
         known = self.incarnation
-        own: tuple[int | bytes, ...] = (known.number, known.token) if known else ("0", b"")
+        own = (known.number, known.token) if known else (0, b"")
         with reporting_errors():
             told = "" if watermark is None else repr(watermark)
             stands, now = self._ask("advance", told, *self.clock.brought(), *own)

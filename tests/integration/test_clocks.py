@@ -35,7 +35,7 @@ def rounds(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     def run_counted(self: Round, *arguments: object, **options: object) -> None:
         counted[0] += type(self) is Round  # those of a sweep have another
         assert counted[0] < 500, "hundreds of rounds, and nothing is decided"
-        run(self, *arguments, **options)  # type: ignore[arg-type]
+        run(self, *arguments, **options)
 
     monkeypatch.setattr(Round, "run", run_counted)
     return counted

@@ -42,6 +42,16 @@ def deduplicator(server: RedisServer, replicas: int) -> Deduplicator:
     return Deduplicator(settings, index=RedisIndex.connect(settings))
 
 
+def in_step(server: RedisServer) -> Deduplicator:
+    """Enter once the replica has caught up."""
+    deadline = time.monotonic() + 20
+    while True:
+        try:
+            return deduplicator(server, replicas=1)
+        except ServiceError:
+            assert time.monotonic() < deadline
+
+
 def decide_in_the_end(waiting: Deduplicator, document: Document) -> Status:
     """Try again until the replica has caught up."""
     deadline = time.monotonic() + 20
@@ -55,7 +65,7 @@ def decide_in_the_end(waiting: Deduplicator, document: Document) -> Status:
 def test_what_was_decided_survives_the_loss_of_the_primary(
     primary: RedisServer, replica: RedisServer
 ) -> None:
-    with deduplicator(primary, replicas=1) as before:
+    with in_step(primary) as before:
         decide_in_the_end(before, FIRST)
     primary.kill()
     with replica.client() as client:
@@ -71,7 +81,7 @@ def test_what_was_decided_survives_the_loss_of_the_primary(
 def test_too_few_replicas_are_an_error_and_the_batch_can_be_tried_again(
     primary: RedisServer, replica: RedisServer
 ) -> None:
-    with deduplicator(primary, replicas=1) as waiting:
+    with in_step(primary) as waiting:
         replica.pause()
         with pytest.raises(ServiceError, match=r"Only 0 of 1 replicas.*lower wait_replicas"):
             waiting.decide([FIRST])
@@ -86,6 +96,7 @@ def test_nothing_is_attached_to_an_original_that_no_replica_has(
     primary: RedisServer, replica: RedisServer
 ) -> None:
     """A fate that another worker has written a moment ago, on a connection of its own."""
+    in_step(primary).close()
     settings = Settings(redis_url=primary.url, wait_replicas=1, wait_timeout=0.3)
     reader = RedisIndex.connect(settings)
     alone = RedisIndex.connect(settings.model_copy(update={"wait_replicas": 0}))
@@ -110,6 +121,16 @@ def test_nothing_is_attached_to_an_original_that_no_replica_has(
         client.replicaof("NO", "ONE")
     with deduplicator(replica, replicas=0) as after:
         assert after.decide([COPY])[0].status is Status.ORIGINAL
+
+
+def test_nobody_enters_an_index_that_no_replica_knows_of(
+    primary: RedisServer, replica: RedisServer
+) -> None:
+    in_step(primary).close()
+    replica.pause()
+    with pytest.raises(ServiceError, match=r"Only 0 of 1 replicas"):
+        deduplicator(primary, replicas=1)
+    replica.resume()
 
 
 def announced(index: RedisIndex, document: Document) -> tuple[Driver, Claims]:

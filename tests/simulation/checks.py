@@ -154,7 +154,7 @@ def _index(found: Found) -> Iterator[str]:
         kind = name.rpartition(b"}:")[2][:1]
         if kind == b"c":
             originals += [claim for claim, value in table.items() if value[:1] == b"O"]
-        else:
+        elif kind != b"w":
             entries.update(table.keys())
     counts = {entries[claim] for claim in originals}
     if len(counts) > 1:

@@ -40,19 +40,17 @@ class Rates(NamedTuple):
     @classmethod
     def draw(cls, rng: random.Random) -> Rates:
         """Draw how bad it gets: one kind of fault alone, or everything."""
+        alone = (
+            cls(crash=0.03),
+            cls(pause=0.03, slow=0.05),
+            cls(kafka=0.12),
+            cls(redis=0.15, crash=0.005),
+            cls(clock=0.05, crash=0.005, redis=0.02),
+            cls(redis=0.1, rollback=0.8),
+        )
         kind = rng.randrange(8)
-        if kind == 0:
-            return cls(crash=0.03)
-        if kind == 1:
-            return cls(pause=0.03, slow=0.05)
-        if kind == 2:
-            return cls(kafka=0.12)
-        if kind == 3:
-            return cls(redis=0.15, crash=0.005)
-        if kind == 4:
-            return cls(clock=0.05, crash=0.005, redis=0.02)
-        if kind == 5:
-            return cls(redis=0.1, rollback=0.8)
+        if kind < len(alone):
+            return alone[kind]
         if rng.random() < 0.15:
             return cls(crash=0.01, pause=0.01, kafka=0.03, redis=0.1, loss=0.7)
         return cls(crash=0.01, pause=0.01, slow=0.03, kafka=0.05, redis=0.06)

@@ -43,9 +43,8 @@ class Functions:
         self.originals: dict[bytes, int] = {}
         self.index: dict[str, str] = {}
         self.fences: dict[bytes, bytes] = {}
-        #: Tokens by worker number; token and mark by partition and worker number.
+        #: Tokens of incarnations by worker number.
         self.tokens: dict[int, bytes] = {}
-        self.marks: dict[tuple[bytes, int], tuple[bytes, int]] = {}
         self.clock = 0
         self.events: Counter[str] = Counter()
         self.workers = 0
@@ -74,7 +73,7 @@ class Functions:
         """Go back to what was written down."""
         vars(self).update(deepcopy(snapshot))
 
-    def enter(  # noqa: PLR0917 - as in claims.lua
+    def enter(
         self, _key: bytes, configuration: str, layout: str, clock: str, time: float, token: bytes
     ) -> list[Any]:
         """See ``enter`` in claims.lua; ``time`` is the earlier one of both times of day."""
@@ -85,7 +84,7 @@ class Functions:
         self.tokens[self.workers] = token
         return [*stands, self.workers, self._move(clock, time), begins]
 
-    def advance(  # noqa: PLR0917 - as in claims.lua
+    def advance(
         self, _key: bytes, _watermark: str, clock: str, time: float, number: int, token: bytes
     ) -> list[Any]:
         """See ``advance`` in claims.lua; there is no window, so no watermark."""
@@ -114,7 +113,7 @@ class Functions:
         """See ``forgot`` in claims.lua; only sweeps ask for the count."""
         return b"OK"
 
-    def probe(  # noqa: PLR0917 - as in claims.lua
+    def probe(
         self, prefix: bytes, rows: bytes, limit: int, width: int, incarnation: bytes
     ) -> list[bytes]:
         """See ``probe`` in claims.lua."""
@@ -167,7 +166,7 @@ class Functions:
                 continue
             bucket_key = b"%sc%d" % (prefix, bucket)
             if claim in self.tables.get(bucket_key, {}):
-                fates += _fate_of(self.tables[bucket_key][claim], record)
+                fates += self._stands(self.tables[bucket_key][claim], record)
                 continue
             self._set(bucket_key, claim, b"O" + record)
             for suffix, score in places:
@@ -192,7 +191,7 @@ class Functions:
                 self._set(key, claim, b"P" + record)
                 fates += b"P"
             else:
-                fates += _fate_of(stands, record)
+                fates += self._stands(stands, record)
         return [fates, self.fences.get(prefix, _NO_FENCE)]
 
     def read(self, prefix: bytes, rows: bytes) -> bytes:
@@ -284,17 +283,24 @@ class Functions:
         other = int.from_bytes(value[at : at + size], "little")
         return (mine ^ other).bit_count() > most
 
+    def _stands(self, value: bytes, record: bytes) -> bytes:
+        fate = _fate_of(value, record)
+        self.events["id taken"] += fate == b"T"
+        return fate
+
     def _is_fenced(self, prefix: bytes, claim: bytes) -> bool:
         return claim < self.fences.get(prefix, _NO_FENCE)
 
     def _check(self, prefix: bytes, incarnation: bytes) -> None:
         """Do what ``is_lost`` in claims.lua does."""
         token, number, known, mark = _INCARNATION.unpack(incarnation)
-        stands, last = self.marks.get((prefix, number), (token, 0))
-        last = last if stands == token else 0
+        key, field = prefix + b"w", b"%d" % number
+        stands = self.tables.get(key, {}).get(field, b"")
+        last = int(stands[8:]) if stands[:8] == token else 0
         if last < known:
             raise self._lost()
-        self.marks[prefix, number] = token, max(last, mark)
+        if last < mark:
+            self._set(key, field, token + b"%d" % mark)
 
     def _lost(self) -> ResponseError:
         self.events["lost writes noticed"] += 1

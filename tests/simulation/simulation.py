@@ -25,8 +25,8 @@ from stream_dedup.stream.collector import Circles
 from stream_dedup.stream.decoding import Decoder
 from stream_dedup.stream.kafka import KafkaTransport
 from stream_dedup.stream.loop import Loop
-from tests.simulation.broker import Broker, Entry
 from stream_dedup.types import Decision, Document
+from tests.simulation.broker import Broker, Entry
 from tests.simulation.checks import Found, doubled, violations
 from tests.simulation.clients import Client as Kafka
 from tests.simulation.clients import Cluster
@@ -165,6 +165,7 @@ class Simulation:
         self._durable = not (rates.loss or rates.rollback)
         #: When each document was begun to be decided for the last time, by partition and offset.
         self._begun: dict[str, float] = {}
+        self._undecided: list[str] = []
         self._running: Counter[int] = Counter()
         self._lives = 0
         self._batch = self.world.settings.batch_documents
@@ -185,6 +186,7 @@ class Simulation:
         wrong = [] if ended else [f"no end after {PATIENCE} steps"]
         in_order = self._is_in_order()
         wrong += violations(self.world, found, durable=self._durable, in_order=in_order)
+        wrong += self._undecided
         if self.server.rolled_back >= 0:
             begun = {place for place, at in self._begun.items() if at > self.server.rolled_back}
             wrong += doubled(self.world, found, begun)
@@ -323,14 +325,20 @@ class Simulation:
         except Exception as error:  # noqa: BLE001 - whatever it is, the process is started again
             self.scheduler.note("died", repr(error))
 
-
     def _watch(self, deduplicator: CountedDeduplicator) -> None:
         """Note when documents are begun to be decided."""
         decide = deduplicator.decide
 
         def watched(documents: Sequence[Document]) -> list[Decision]:
-            self._begun |= dict.fromkeys((one.source or "" for one in documents), self.scheduler.now)
-            return decide(documents)
+            self._begun |= dict.fromkeys(
+                (one.source or "" for one in documents), self.scheduler.now
+            )
+            try:
+                return decide(documents)
+            except ServiceError as error:
+                if "were not decided" in str(error):
+                    self._undecided.append(f"progress: {error}")
+                raise
 
         deduplicator.decide = watched  # type: ignore[method-assign]
 
