@@ -67,8 +67,8 @@ def test_nothing_is_written_of_claims_behind_it(index: RedisStore, fate: Fate) -
 
     assert settle(index, BEHIND, fate) == [Fate.VOID] * len(BEHIND)
     assert index.originals == {0: 0}
-    # The counter of originals.
-    assert index.client.dbsize() == before + 1
+    # The counter of originals, and the mark of this worker.
+    assert index.client.dbsize() == before + 2
 
     put(index, BEFORE)
     assert settle(index, BEFORE, fate) == [fate] * len(BEFORE)

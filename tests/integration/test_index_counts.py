@@ -8,7 +8,6 @@ import pytest
 
 from stream_dedup import Deduplicator, Document, Method, Settings
 from stream_dedup.index.counts import ClaimCounts
-from stream_dedup.index.functions import CLAIMS
 from stream_dedup.index.redis import RedisIndex
 
 TEXT = "the ferry to the island leaves at nine in the morning and again at noon if it is full"
@@ -82,19 +81,3 @@ class TestCounts:
         # Each step claims for one of its copies; the others have that one's original.
         assert (found.probes, found.accepted) == (2 * 16, 2)
         assert many.probes >= 600 * 16
-
-
-def test_functions_of_before_tell_nothing_and_are_got_along_with(
-    redis_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    given = {"redis_url": redis_url, "expected_originals": 1000}
-    settings = Settings.model_validate(given | BY_HAMMING)
-    line = "  reply[4] = args[10] and ruled_out\n"
-    assert line in CLAIMS.code
-    before = CLAIMS._replace(code=CLAIMS.code.replace(line, ""))
-    monkeypatch.setattr("stream_dedup.index.store.CLAIMS", before)
-
-    found = counts(settings, [TEXT], [CLOSE])
-
-    assert (found.candidates, found.rejected) == (0, 0)
-    assert found.probes > 0
