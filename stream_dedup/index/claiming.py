@@ -143,7 +143,8 @@ class Claiming:
             if not len(trying):
                 break
             registered, pairs, unusable = self._driver.register(trying, claims[trying], known)
-            claims[unusable] = self._mint(len(unusable))
+            if len(unusable):
+                claims[unusable] = self._mint(len(unusable))
             for row, claim in zip(registered.tolist(), claims[registered].tolist(), strict=True):
                 self._outcomes[row] = Outcome(claim, is_original=True)
             found, unsettled = self._driver.look(pairs)

@@ -12,13 +12,14 @@ from __future__ import annotations
 import secrets
 import struct
 import time
+from collections.abc import Iterable
 
 from stream_dedup.index.keys import ClaimIds
 
 #: Seconds after which the clock of the index is asked for again.
 _INTERVAL = 1.0
-#: Seconds after which a worker does not count on its mark any more; a sweep drops it after a day.
-_HALF_DAY = 43_200.0
+#: Milliseconds after which a worker does not count on its mark; a sweep drops it after a day.
+_HALF_DAY = 43_200_000
 _INCARNATION = struct.Struct("<8sIQQ")
 
 
@@ -70,15 +71,22 @@ class Incarnation:
         self._last = 0
         self._known: dict[int, int] = {}
 
-    def mark(self, partition: int) -> tuple[int, bytes]:
-        """Return the next mark, and what a call to a partition carries."""
-        now = ClaimIds.milliseconds(self._clock.now())
-        self._last = max(self._last + 1, now)
-        known = self._known.get(partition, 0)
-        if known < now - _HALF_DAY * 1000:
-            known = 0
-        return self._last, _INCARNATION.pack(self.token, self.number, known, self._last)
+    def keep_time(self) -> None:
+        """Let marks go on from the present: a sweep tells by them who has been idle for long."""
+        self._last = max(self._last, ClaimIds.milliseconds(self._clock.now()))
 
-    def written(self, marks: dict[int, int]) -> None:
-        """Take note of the largest mark that each of some partitions has acknowledged."""
-        self._known |= marks
+    def begin(self) -> int:
+        """Return the mark of the next round: it grows, and a sweep tells by it who is idle."""
+        self._last = max(self._last + 1, ClaimIds.milliseconds(self._clock.now()))
+        return self._last
+
+    def carried(self, partition: int, mark: int) -> bytes:
+        """Return what a call to a partition carries; a mark of 0 is not written."""
+        known = self._known.get(partition, 0)
+        if known < self._last - _HALF_DAY:
+            known = 0
+        return _INCARNATION.pack(self.token, self.number, known, mark)
+
+    def written(self, partitions: Iterable[int], mark: int) -> None:
+        """Take note that some partitions have acknowledged the mark of a round."""
+        self._known.update(dict.fromkeys(partitions, mark))

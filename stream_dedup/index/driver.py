@@ -147,7 +147,7 @@ class Driver:
         which, members = found.pairs
         told = met[which]
         pairs = zip(rows[which[told]].tolist(), members[told].tolist(), strict=True)
-        unusable = rows[np.isin(found.fates, (Fate.VOID, Fate.TAKEN))]
+        unusable = rows[(found.fates == Fate.VOID) | (found.fates == Fate.TAKEN)]
         return rows[found.fates == Fate.ORIGINAL], list(pairs), unusable
 
     def note_ids(self, originals: dict[int, int]) -> None:

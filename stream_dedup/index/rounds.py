@@ -19,8 +19,6 @@ from stream_dedup.index.keys import Places
 from stream_dedup.index.registrations import Registrations, packed
 from stream_dedup.index.store import Bytes, Claims, Numbers, RedisStore
 
-#: Functions that announce or decide: they name the incarnation of their caller (see ``clock``).
-_GUARDED = {"probe", "register", "put", "settle", "mark"}
 #: Rows in one function call, which blocks the server: about 4 ms of probes.
 _ROWS = 2048
 
@@ -71,7 +69,9 @@ class Round:
         self._written: dict[str, dict[str, Any]] = {}
         #: A partition of each node that this round reads fates from.
         self._read: dict[str, int] = {}
-        self._marks: dict[int, int] = {}
+        #: Calls in their order: what is sent, where to, and the partition if the call is guarded:
+        #: it announces or decides, and names the incarnation of its caller (see ``clock``).
+        self._calls: list[tuple[list[Any], dict[str, Any], int | None]] = []
 
     def put(self, claims: Claims, records: Sequence[bytes]) -> Bytes:
         """Write records as pending; the array holds the fates when the round is carried out."""
@@ -86,7 +86,8 @@ class Round:
             parts = []
             for row in rows.tolist():
                 parts += [packed[row * size : (row + 1) * size], records[row]]
-            self._send("put", partition, b"".join(parts), then=self._put_taker(fates, rows))
+            then = self._put_taker(fates, rows)
+            self._send("put", partition, b"".join(parts), then=then, guarded=True)
         return fates
 
     def register(
@@ -122,7 +123,7 @@ class Round:
         for start in range(0, len(rows), size):
             then = self._registration_taker(found, start)
             some = b"".join(rows[start : start + size])
-            self._send("register", 0, some, *arguments, then=then)
+            self._send("register", 0, some, *arguments, then=then, guarded=True)
         return found
 
     def probe(self, places: Places, claims: Claims, modes: Bytes) -> Found:
@@ -134,11 +135,17 @@ class Round:
         rows["suffix"], rows["score"] = places.suffixes, places.scores
         rows["claim"], rows["mode"] = claims, modes
         found = Found(places, claims)
-        arguments = (page_rows(self._store.limit), self._layout.suffix_width)
+        arguments: tuple[int | bytes, ...] = (
+            page_rows(self._store.limit),
+            self._layout.suffix_width,
+        )
+        guarded = bool(modes.any())
+        if not guarded:  # who only looks announces nothing, so it names no incarnation
+            arguments = (*arguments, b"")
         for partition, index in grouped(places.partitions):
-            self._send(
-                "probe", partition, rows[index].tobytes(), *arguments, then=found.taker(index)
-            )
+            then = found.taker(index)
+            packed = rows[index].tobytes()
+            self._send("probe", partition, packed, *arguments, then=then, guarded=guarded)
         return found
 
     def page(self, found: Found, numbers: Numbers) -> None:
@@ -178,7 +185,7 @@ class Round:
         standing = np.zeros(len(claims), np.uint8)
         for partition, index in grouped(partitions):
             then = self._fate_taker(partition, standing, index)
-            self._send("settle", partition, rows[index].tobytes(), then=then)
+            self._send("settle", partition, rows[index].tobytes(), then=then, guarded=True)
         return standing
 
     def withdraw(self, places: Places, claims: Claims) -> None:
@@ -220,14 +227,32 @@ class Round:
             return
         if self._store.replicas:
             self._wait_for_replicas()
+        marked = self._send_calls()
         with reporting_errors():
             replies = self._pipeline.execute()
         for receive, reply in zip(self._receivers, replies, strict=True):
             receive(reply)
         # Some of them refer to this round: a circle, which would keep what was sent.
         self._receivers.clear()
-        if self._store.incarnation is not None:
-            self._store.incarnation.written(self._marks)
+        marked()
+
+    def _send_calls(self) -> Callable[[], None]:
+        """Hand the calls to the client; the returned function notes that they were answered.
+
+        The last guarded call to a partition writes the mark of this round: where it stands, all of
+        the round stands.
+        """
+        last = {partition: number for number, (_, _, partition) in enumerate(self._calls)}
+        last.pop(None, None)
+        incarnation = self._store.incarnation
+        mark = incarnation.begin() if incarnation is not None and last else 0
+        for number, (call, options, partition) in enumerate(self._calls):
+            if partition is not None:
+                written = mark if last[partition] == number else 0
+                call.append(incarnation.carried(partition, written) if incarnation else b"")
+            self._pipeline.execute_command(*call, **options)
+        self._calls.clear()
+        return lambda: incarnation.written(last, mark) if incarnation else None
 
     def _wait_for_replicas(self) -> None:
         """Let each node say last, on the connection that wrote, how many replicas have it.
@@ -236,10 +261,10 @@ class Round:
         may not have waited yet. WAIT goes by what its connection has written, so a mark comes last.
         """
         for partition in self._read.values():
-            self._send("mark", partition, b"")
+            self._send("mark", partition, b"", guarded=True)
         for options in self._written.values():
-            wait = ("WAIT", self._store.replicas, self._store.wait_ms)
-            self._pipeline.execute_command(*wait, **options)
+            wait = ["WAIT", self._store.replicas, self._store.wait_ms]
+            self._calls.append((wait, options, None))
             self._receivers.append(self._store.check_replicas)
 
     def _registration_taker(self, found: Registrations, start: int) -> Callable[[Any], None]:
@@ -279,6 +304,7 @@ class Round:
         rows: bytes,
         *arguments: int | bytes,
         then: Callable[[Any], None] = _ignore,
+        guarded: bool = False,
     ) -> None:
         key = self._layout.partition_key(partition)
         # Neither of these two keys exists, and that is what they are for. While a slot moves to
@@ -287,24 +313,14 @@ class Round:
         keys = (key, f"{key}-")
         name = f"{CLAIMS.name}_{function}"
         options = target_of(self._store.client, key)
-        if function in _GUARDED:
-            arguments = (*arguments, self._guard(partition))
-        self._pipeline.execute_command(
-            self._command, name, len(keys), *keys, rows, *arguments, **options
-        )
+        call = [self._command, name, len(keys), *keys, rows, *arguments]
+        self._calls.append((call, options, partition if guarded else None))
         self._receivers.append(then)
         if self._command == "FCALL":
             if function == "read":
                 self._read[str(options)] = partition
             else:
                 self._written[str(options)] = options
-
-    def _guard(self, partition: int) -> bytes:
-        """Return what a call carries by which Redis notices that it has lost writes."""
-        if self._store.incarnation is None:
-            return b""
-        self._marks[partition], carried = self._store.incarnation.mark(partition)
-        return carried
 
 
 def read_on(store: RedisStore, found: Found) -> None:

@@ -45,7 +45,7 @@ class RedisStore:
         #: Whether the index began with this process.
         self.begins = False
         self._longest_attempt = settings.longest_attempt
-        self._fence = 0
+        self._fence = b""
         width = f"S{layout.suffix_width}"
         self.probe_row = np.dtype(
             [("suffix", width), ("score", "S16"), ("claim", ">u8"), ("mode", "u1")]
@@ -114,9 +114,9 @@ class RedisStore:
 
     def saw_fence(self, fence: bytes) -> None:
         """Bring the clock in front of the fence of a partition, as far as claims are from it."""
-        claim = int.from_bytes(fence, "big")
-        if claim > self._fence:
-            self._fence = claim
+        if fence > self._fence:
+            self._fence = fence
+            claim = int.from_bytes(fence, "big")
             self.clock.see(ClaimIds.time_of(claim) + self._longest_attempt)
 
     def forgot(self, count: int) -> None:

@@ -293,6 +293,8 @@ class Functions:
 
     def _check(self, prefix: bytes, incarnation: bytes) -> None:
         """Do what ``is_lost`` in claims.lua does."""
+        if not incarnation:
+            return
         token, number, known, mark = _INCARNATION.unpack(incarnation)
         key, field = prefix + b"w", b"%d" % number
         stands = self.tables.get(key, {}).get(field, b"")

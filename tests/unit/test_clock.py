@@ -78,26 +78,25 @@ def test_a_clock_beyond_the_ids_is_reported_and_mints_nothing() -> None:
     assert int(last[-1]) < 2**63 * 2
 
 
-def carried(incarnation: Incarnation, partition: int) -> tuple[int, int]:
-    """Return which mark the next call to a partition counts on, and its own."""
-    _, _, known, mark = struct.unpack("<8sIQQ", incarnation.mark(partition)[1])
-    return known, mark
+def known(incarnation: Incarnation, partition: int) -> int:
+    """Return which mark the next call to a partition counts on."""
+    return int(struct.unpack("<8sIQQ", incarnation.carried(partition, 0))[2])
 
 
 def test_marks_grow_and_count_on_what_was_acknowledged(machine: Machine) -> None:
     clock = HybridClock()
     clock.see(NOW)
     one = Incarnation(clock)
-    seen = [carried(one, partition) for partition in (0, 1, 0)]
-    assert [known for known, _ in seen] == [0, 0, 0]
-    assert all(before < after for (_, before), (_, after) in pairwise(seen))
+    marks = [one.begin() for _ in range(3)]
+    assert all(before < after for before, after in pairwise(marks))
+    assert (known(one, 0), known(one, 1)) == (0, 0)
 
-    one.written({0: seen[2][1]})
-    assert carried(one, 0)[0] == seen[2][1]
-    assert carried(one, 1)[0] == 0
+    one.written([0], marks[-1])
+    assert (known(one, 0), known(one, 1)) == (marks[-1], 0)
     # A sweep has dropped it meanwhile, maybe; that Redis lost it could not be said.
     machine.steady += DAY
-    assert carried(one, 0)[0] == 0
+    one.begin()
+    assert known(one, 0) == 0
 
 
 def test_incarnations_differ() -> None:
