@@ -81,7 +81,7 @@ class Incarnation:
         return self._last
 
     def carried(self, partition: int, mark: int) -> bytes:
-        """Return what a call to a partition carries; a mark of 0 is not written."""
+        """Return what a call to a partition carries, given the mark of its round."""
         known = self._known.get(partition, 0)
         if known < self._last - _HALF_DAY:
             known = 0

@@ -239,17 +239,21 @@ class Round:
     def _send_calls(self) -> Callable[[], None]:
         """Hand the calls to the client; the returned function notes that they were answered.
 
-        The last guarded call to a partition writes the mark of this round: where it stands, all of
-        the round stands.
+        The last guarded call to a partition is the one that is checked, and writes the mark of this
+        round: where that stands, all of the round stands. What comes before it may be announced in
+        vain, or committed a second time, and is decided anew with the rest.
         """
-        last = {partition: number for number, (_, _, partition) in enumerate(self._calls)}
-        last.pop(None, None)
+        last = {
+            partition: number
+            for number, (_, _, partition) in enumerate(self._calls)
+            if partition is not None
+        }
         incarnation = self._store.incarnation
         mark = incarnation.begin() if incarnation is not None and last else 0
         for number, (call, options, partition) in enumerate(self._calls):
             if partition is not None:
-                written = mark if last[partition] == number else 0
-                call.append(incarnation.carried(partition, written) if incarnation else b"")
+                checked = incarnation if last[partition] == number else None
+                call.append(checked.carried(partition, mark) if checked else b"")
             self._pipeline.execute_command(*call, **options)
         self._calls.clear()
         return lambda: incarnation.written(last, mark) if incarnation else None

@@ -112,9 +112,10 @@ def test_nothing_is_attached_to_an_original_that_no_replica_has(
             driver.commit(np.zeros(1, np.int64), claims)
 
     reader.store.progress = commit_between
-    with Deduplicator(settings, index=reader) as attaching:
-        with pytest.raises(ServiceError, match=r"Only 0 of 1 replicas"):
-            attaching.decide([COPY])
+    attaching = Deduplicator(settings, index=reader)
+    with pytest.raises(ServiceError, match=r"Only 0 of 1 replicas"):
+        attaching.decide([COPY])
+    attaching.close()
     primary.kill()
     alone.close()
     with deduplicator(replica, replicas=0) as after:

@@ -91,7 +91,7 @@ end
 
 -- Redis may lose writes: restarted from an older snapshot, or a replica took over that was behind. Then
 -- worker numbers are handed out a second time, and what was announced may be gone. So a call that
--- writes names, as its last argument, its incarnation, the largest mark that it knows to stand here,
+-- writes names, as its last argument (empty: not checked), its incarnation, the largest mark that it knows to stand here,
 -- and a larger one. Where less stands than it knows, nothing is done, and it must enter again.
 local LOST = 'LOST Redis lacks writes that it had carried out'
 
