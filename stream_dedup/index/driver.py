@@ -31,6 +31,8 @@ Claims = npt.NDArray[np.uint64]
 UNDECIDED_SECONDS = 60.0
 _UNDECIDED_ROUNDS = 16
 
+#: Fates of a claim that nothing was written of.
+_UNUSABLE = {Fate.VOID, Fate.TAKEN}
 _WITH_RECORD = (Fate.PENDING, Fate.ORIGINAL)
 
 
@@ -109,7 +111,8 @@ class Driver:
             np.repeat(modes, tables),
         )
         round_.run()
-        self.taken.update(put[stands == Fate.TAKEN].tolist())
+        if Fate.TAKEN in stands:
+            self.taken.update(put[stands == Fate.TAKEN].tolist())
         self._read_on(found)
         self.store.progress()
         positions, members = found.pairs
@@ -147,7 +150,9 @@ class Driver:
         which, members = found.pairs
         told = met[which]
         pairs = zip(rows[which[told]].tolist(), members[told].tolist(), strict=True)
-        unusable = rows[(found.fates == Fate.VOID) | (found.fates == Fate.TAKEN)]
+        unusable = rows[:0]
+        if not _UNUSABLE.isdisjoint(found.fates.tobytes()):
+            unusable = rows[(found.fates == Fate.VOID) | (found.fates == Fate.TAKEN)]
         return rows[found.fates == Fate.ORIGINAL], list(pairs), unusable
 
     def note_ids(self, originals: dict[int, int]) -> None:
