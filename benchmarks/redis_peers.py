@@ -21,7 +21,7 @@ from benchmarks.redis_index import BATCH, claim, cpu_told, originals_of, prepare
 from benchmarks.report import Report, Row, Table, arguments, columns, progress, run
 from stream_dedup.fingerprint.fingerprinter import Fingerprinter
 from stream_dedup.generate import GeneratedDocument
-from stream_dedup.index.base import IndexBatch, id_hashes
+from stream_dedup.index.base import IndexBatch
 from stream_dedup.index.pairs import near_pairs, shares_earlier
 from stream_dedup.index.redis import RedisIndex
 from stream_dedup.settings import Settings
@@ -184,7 +184,7 @@ class PlainClaims:
         keys, scores = self._spelled(index.store.layout.place(batch.prints.keys))
         attached = self._known(batch, self._look(keys, scores))
         rows = np.flatnonzero(np.array([one is None for one in attached]))
-        ids = index.ids.mint(time.time(), len(batch))
+        ids = index.mint(len(batch))
         within: set[int] = set()
         if shares_earlier(batch.prints.keys[rows]).any():
             near = near_pairs(batch, rows, index.matcher)
@@ -267,7 +267,7 @@ class PlainClaims:
         originals, claims = batch.rows(chosen), ids[chosen]
         members = [int(claim).to_bytes(8) for claim in claims.tolist()]
         records = self._index.records.encode(originals)
-        named = self._index.store.layout.place_ids(id_hashes(originals.ids))
+        named = self._index.store.layout.place_ids(originals.ids)
 
         def commands() -> Iterator[tuple[Any, ...]]:
             id_keys, id_scores = self._spelled(named)

@@ -46,6 +46,12 @@ WANTED = {
     "late repeated call": 3000,
     "claim voided": 500,
     "claim found void at its commit": 100,
+    "claim behind the fence": 100,
+    "lost writes noticed": 500,
+    "redis clock step": 2000,
+    "redis restored from a snapshot": 500,
+    "sweep": 100_000,
+    "worker clock step": 2000,
     "gave up": 1000,
     "stream came again": 3000,
 }
