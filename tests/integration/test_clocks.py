@@ -132,3 +132,11 @@ def test_an_index_that_a_fence_ahead_of_time_has_blocked_recovers(
     with working(settings) as started:
         assert decided(started, documents("c")) == {Status.ORIGINAL}
         assert decided(started, copies(documents("b"))) == {Status.EXACT_DUPLICATE}
+
+
+def test_a_sweep_that_began_by_a_clock_ahead_does_not_hold_up_the_next(settings: Settings) -> None:
+    with closing(RedisIndex.connect(settings)) as index:
+        index.store.client.hset(index.store.layout.index_key, "began", str(time.time() + DAY))
+
+        assert index.store.turn(600, 600)
+        assert not index.store.turn(600, 600)
