@@ -6,7 +6,6 @@ sorted set instead of probe by probe, and without a reply to each: some 50,000 o
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, cast
 
@@ -169,7 +168,7 @@ def fill(index: RedisIndex, batch: IndexBatch) -> Claims:
     Raises:
         RuntimeError: the server has not taken all of them.
     """
-    claims = index.ids.mint(time.time(), len(batch))
+    claims = index.mint(len(batch))
     pool = cast("Redis", index.store.client).connection_pool
     connection: Any = pool.make_connection()
     # On a machine that does other things too, a large command may take a while.

@@ -185,7 +185,7 @@ class PlainClaims:
         keys, scores = self._spelled(index.store.layout.place(batch.prints.keys))
         attached = self._known(batch, self._look(keys, scores))
         rows = np.flatnonzero(np.array([one is None for one in attached]))
-        ids = index.ids.mint(time.time(), len(batch))
+        ids = index.mint(len(batch))
         within: set[int] = set()
         if shares_earlier(batch.prints.keys[rows]).any():
             near = near_pairs(batch, rows, index.matcher)

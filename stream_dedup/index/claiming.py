@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
@@ -15,13 +14,13 @@ from stream_dedup.index.claims import (
     Mode,
     Outcome,
     Steps,
+    claim_document,
     settle_document,
     settle_forced,
     start_again,
 )
 from stream_dedup.index.counts import ClaimCounts
 from stream_dedup.index.driver import Claims, Driver, Rows
-from stream_dedup.index.keys import ClaimIds
 from stream_dedup.index.pairs import exact_leaders, near_pairs, shares_earlier
 from stream_dedup.index.records import Record, RecordFormat
 from stream_dedup.index.sightings import Pairs, Sightings
@@ -42,7 +41,6 @@ class Claimant(Protocol):
 
     Attributes:
         store: the index.
-        ids: mints its claims.
         matcher: says who is near.
         records: how originals are kept.
         windowed: whether originals count for a time only.
@@ -50,11 +48,13 @@ class Claimant(Protocol):
     """
 
     store: RedisStore
-    ids: ClaimIds
     matcher: Matcher
     records: RecordFormat
     windowed: bool
     grace: float
+
+    def mint(self, count: int) -> Claims:
+        """Return fresh claim ids."""
 
 
 class Claiming:
@@ -141,10 +141,18 @@ class Claiming:
         if not len(rows):
             return
         for some, seen in self._driver.announce(rows, claims, Mode.IF_EMPTY):
-            alone = some[~np.isin(some, seen.rows)]
-            self._commit(alone, claims)
-            for part in seen.parts(_SIGHTINGS):
-                self._settle(claims, part)
+            taken = self._driver.taken.intersection(some.tolist())
+            self._go_on_from(some[~np.isin(some, list(taken))], claims, seen.without(taken))
+            grace = self._index.grace
+            self._finish(
+                {row: claim_document(self._tables, self._mint_one, grace, 1) for row in taken}
+            )
+
+    def _go_on_from(self, rows: Rows, claims: Claims, seen: Sightings) -> None:
+        """Commit the rows that saw nobody; settle whom the others saw."""
+        self._commit(rows[~np.isin(rows, seen.rows)], claims)
+        for part in seen.parts(_SIGHTINGS):
+            self._settle(claims, part)
 
     def _register_at_once(self, rows: Rows, claims: Claims) -> Rows:
         """Do what ``register_document`` does, for many; return the rows that go the long way."""
@@ -153,14 +161,16 @@ class Claiming:
         for _ in range(AT_ONCE):
             if not len(trying):
                 break
-            registered, pairs = self._driver.register(trying, claims[trying], known)
+            registered, pairs, unusable = self._driver.register(trying, claims[trying], known)
+            if len(unusable):
+                claims[unusable] = self._mint(len(unusable))
             for row, claim in zip(registered.tolist(), claims[registered].tolist(), strict=True):
                 self._outcomes[row] = Outcome(claim, is_original=True)
             found, unsettled = self._driver.look(pairs)
             self._attach(found)
             known = known.plus(pairs)
             met = np.unique(pairs.rows)
-            trying = met[~np.isin(met, [*found, *unsettled])]
+            trying = np.union1d(met[~np.isin(met, [*found, *unsettled])], unusable)
         return np.array([row for row in rows.tolist() if row not in self._outcomes], np.int64)
 
     def _attach(self, found: dict[int, int]) -> None:
@@ -289,7 +299,7 @@ class Claiming:
                 self._attached[row] = self._outcomes[preferred.row].original
 
     def _mint(self, count: int) -> Claims:
-        return self._index.ids.mint(time.time(), count)
+        return self._index.mint(count)
 
     def _mint_one(self) -> int:
         return int(self._mint(1)[0])

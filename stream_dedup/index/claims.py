@@ -53,6 +53,8 @@ class Fate(IntEnum):
     PENDING = ord("P")
     ORIGINAL = ord("O")
     VOID = ord("V")
+    #: Only to whoever brings a record of its own: the id is that of another document's claim.
+    TAKEN = ord("T")
 
 
 class Sight(NamedTuple):
@@ -73,7 +75,10 @@ class Sight(NamedTuple):
 
 
 class Put(NamedTuple):
-    """Write the claim's record as pending, unless it has one."""
+    """Write the claim's record as pending, unless it has one; return the fate that stands.
+
+    TAKEN: the claim cannot be used, as another worker had the same number and came to the same id.
+    """
 
     claim: int
 
@@ -185,7 +190,9 @@ def claim_document(tables: int, mint: Callable[[], int], grace: float, attempts:
     while True:
         claim = mint()
         attempts += 1
-        _, seen = yield [Put(claim), Probe(claim, everywhere, Mode.IF_EMPTY)]
+        stands, seen = yield [Put(claim), Probe(claim, everywhere, Mode.IF_EMPTY)]
+        if stands is Fate.TAKEN:
+            continue  # and nothing is withdrawn: the id stands there for the other document
         attempt = _Attempt(claim, grace, tables, attempts, voided)
         outcome = yield from attempt.run(seen)
         if outcome is not None:
@@ -208,6 +215,9 @@ def register_document(tables: int, mint: Callable[[], int], grace: float) -> Ste
         (registered,) = yield [Register(claim, everywhere, known)]
         if registered.fate is Fate.ORIGINAL:
             return Outcome(claim, is_original=True)
+        if registered.fate in {Fate.VOID, Fate.TAKEN}:  # and nothing of it was written
+            claim = mint()
+            continue
         if not registered.seen:
             break
         (sights,) = yield [Read(registered.seen)]
@@ -218,7 +228,9 @@ def register_document(tables: int, mint: Callable[[], int], grace: float) -> Ste
         if not all(_is_passed(sight) for sight in sights):
             break
         known += registered.seen
-    _, seen_by_table = yield [Put(claim), Probe(claim, everywhere, Mode.IF_EMPTY)]
+    stands, seen_by_table = yield [Put(claim), Probe(claim, everywhere, Mode.IF_EMPTY)]
+    if stands is Fate.TAKEN:
+        return (yield from claim_document(tables, mint, grace, attempts=1))
     return (yield from settle_document(claim, seen_by_table, mint, grace))
 
 

@@ -28,11 +28,21 @@ from stream_dedup.tls_trouble import tls_trouble
 
 Client = redis.Redis | redis.RedisCluster
 
+
+class LostWritesError(ServiceError):
+    """Redis lacks writes that it had carried out for this worker."""
+
+
 _RETRIES = 3
 #: What the client puts before an error in a pipeline: the bytes of the call, which hold documents'
 #: ids and sketches.
 _COMMAND = re.compile(r"Command # \d+ \(.*\) of pipeline caused error: ", re.DOTALL)
 _PORT = 6379
+_LOST = (
+    "Redis has lost writes: it was restarted from an older snapshot, emptied, or a replica took "
+    "over that was behind. Copies of the originals that are gone become originals again. To bring "
+    "these back, make the index again with stream-dedup rebuild (see docs/redis.md)"
+)
 
 
 def connect(settings: Settings) -> Client:
@@ -100,6 +110,8 @@ def reporting_errors() -> Iterator[None]:
         kind = kind_of(error)
         count(kind)
         text = _COMMAND.sub("", str(error)) or type(error).__name__
+        if kind is Kind.LOST_WRITES:
+            raise LostWritesError(_LOST) from error
         msg = f"Redis did not carry out a call ({text[:200]}). {_advice(kind, text)}."
         raise ServiceError(msg) from error
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from stream_dedup.errors import ServiceError
 from stream_dedup.index.base import Attachment, IndexBatch, Matcher
 from stream_dedup.index.claims import Call, Fate, Mode, Outcome, Pause, Sight, Steps
 from stream_dedup.index.counts import Effort
@@ -26,6 +27,13 @@ from stream_dedup.runs import begins_of_runs
 Rows = npt.NDArray[np.int64]
 Claims = npt.NDArray[np.uint64]
 
+#: Seconds within which one of the documents on the contended path is decided, or none ever will be;
+#: a process that was stopped meanwhile has few rounds behind it.
+UNDECIDED_SECONDS = 60.0
+_UNDECIDED_ROUNDS = 16
+
+#: Fates of a claim that nothing was written of.
+_UNUSABLE = (Fate.VOID, Fate.TAKEN)
 _WITH_RECORD = (Fate.PENDING, Fate.ORIGINAL)
 _BYTES = tuple(bytes([fate]) for fate in _WITH_RECORD)
 _FATES = {int(fate): fate for fate in Fate}
@@ -81,6 +89,8 @@ class Driver:
         #: Records of the originals that rows may belong to.
         self._known: dict[int, Record] = {}
         self._capped = self._probes = self._ruled_out = 0
+        #: Rows whose claim turned out to be another document's.
+        self.taken: set[int] = set()
         self._met = Met()
         #: Keys that are known to be full, and rows most of whose keys are (see ``Bound``).
         self._full = np.zeros((len(batch), self._tables), np.bool_)
@@ -136,12 +146,13 @@ class Driver:
     def _announce(self, rows: Rows, claims: Claims, mode: Mode, limit: int) -> Sightings:
         """Probe every table of some rows; those that are to be read further are only marked."""
         round_ = Round(self.store)
-        if mode != Mode.LOOK:
-            round_.put(claims[rows], [self._records[row] for row in rows.tolist()])
+        put = rows[:0] if mode == Mode.LOOK else rows
+        stands = round_.put(claims[put], [self._records[row] for row in put.tolist()])
         tables = np.tile(np.arange(self._tables), len(rows))
         found, rows, tables = self._probe(
             round_, (np.repeat(rows, self._tables), tables), claims, mode, limit
         )
+        self.taken.update(put[stands == Fate.TAKEN].tolist())
         seen, self._cut = self._sightings(rows, tables, found)
         if not len(found.full) and not len(self._cut.rows):
             return seen
@@ -173,6 +184,7 @@ class Driver:
         found = round_.probe(self.places(rows, tables), claims[rows], modes, limit)
         round_.run()
         read_on(self.store, found)
+        self.store.progress()
         self._probes += len(rows)
         return found, rows, tables
 
@@ -191,14 +203,17 @@ class Driver:
         standing = round_.settle(claims, np.full(len(claims), Fate.ORIGINAL, np.uint8))
         self._note_ids(round_, rows, claims)
         round_.run()
+        self.store.progress()
         committed: npt.NDArray[np.bool_] = standing == Fate.ORIGINAL
         return committed
 
-    def register(self, rows: Rows, claims: Claims, known: Pairs) -> tuple[Rows, Pairs]:
-        """Register rows at once; return those that are originals now, and whom the others met.
+    def register(self, rows: Rows, claims: Claims, known: Pairs) -> tuple[Rows, Pairs, Rows]:
+        """Register rows at once.
 
-        These are pairs of a row and a claim that is not among those known to the row. A row that is
-        in neither goes the long way.
+        Returns:
+            those that are originals now; pairs of a row and a claim that it met and that is not
+            among those known to it; rows whose claim cannot be used, void or another document's.
+            A row that is in none of them takes the contended path.
         """
         round_ = Round(self.store)
         starts = np.searchsorted(known.rows, rows)
@@ -210,9 +225,12 @@ class Driver:
         found = self._send_registers(round_, rows, claims, told)
         round_.run()
         self._count(found)
+        self.store.progress()
         which, members = found.pairs
         met = found.fates[which] == Registrations.MET
-        return rows[found.fates == Fate.ORIGINAL], Pairs.of(rows[which[met]], members[met])
+        unusable = rows[np.isin(found.fates, _UNUSABLE)]
+        pairs = Pairs.of(rows[which[met]], members[met])
+        return rows[found.fates == Fate.ORIGINAL], pairs, unusable
 
     def note_ids(self, originals: dict[int, int]) -> None:
         """Enter originals, by row, under their ids: whoever registered them may have died before.
@@ -236,8 +254,15 @@ class Driver:
         return renewed
 
     def finish(self, documents: dict[int, Steps]) -> dict[int, Outcome]:
-        """Walk each row's steps to their end, all rows side by side."""
+        """Walk each row's steps to their end, all rows side by side.
+
+        Only what decides a document is progress: claims may be voided again and again.
+
+        Raises:
+            ServiceError: none of them was decided for a minute.
+        """
         outcomes: dict[int, Outcome] = {}
+        rounds, progressed = 0, time.monotonic()
         waiting: dict[int, tuple[float, list[Call]]] = {}
         for row, steps in documents.items():
             waiting[row] = (0.0, next(steps))
@@ -247,6 +272,7 @@ class Driver:
             if not ready:
                 time.sleep(min(at for at, _ in waiting.values()) - now)
                 continue
+            decided = len(outcomes)
             for row, replies in self._carry_out(ready).items():
                 try:
                     calls = documents[row].send(replies)
@@ -256,6 +282,12 @@ class Driver:
                 else:
                     pause = sum(call.seconds for call in calls if isinstance(call, Pause))
                     waiting[row] = (time.monotonic() + pause, calls)
+            rounds += 1
+            if len(outcomes) > decided:
+                rounds, progressed = 0, time.monotonic()
+                self.store.progress()
+            elif rounds >= _UNDECIDED_ROUNDS and time.monotonic() - progressed > UNDECIDED_SECONDS:
+                raise ServiceError(_undecided(len(waiting), rounds))
         return outcomes
 
     def look(self, pairs: Pairs) -> tuple[dict[int, int], set[int]]:
@@ -272,6 +304,7 @@ class Driver:
             claims, of = np.unique(part.claims, return_inverse=True)
             values = round_.read(claims)
             round_.run()
+            self.store.progress()
             compared = self._compare_values(part, values, of)
             unsettled.update(part.rows[compared.are_unsettled].tolist())
             best = compared.preferred(part, own=False)
@@ -351,7 +384,7 @@ class Driver:
             row: [gathered.add(row, call) for call in calls] for row, calls in wanted.items()
         }
         round_ = Round(self.store)
-        round_.put(
+        gathered.put = round_.put(
             np.array([claim for _, claim in gathered.puts], np.uint64),
             [self._records[row] for row, _ in gathered.puts],
         )
@@ -469,3 +502,12 @@ class Driver:
             record.identity == self.batch.identities[row]
             and record.digest == self.batch.prints.digests[row]
         )
+
+
+def _undecided(documents: int, rounds: int) -> str:
+    """Say that nothing is decided, and what may help."""
+    return (
+        f"{documents} documents were not decided in {UNDECIDED_SECONDS:.0f} s and {rounds} rounds "
+        "of calls: their claims are voided again and again. Check the clocks of Redis and of the "
+        "workers, that no worker of an older version sweeps the index, and the load on Redis."
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import re
 from collections.abc import Callable
 from enum import StrEnum
 from typing import Any, TypeVar
@@ -25,6 +26,8 @@ class Kind(StrEnum):
     PERMISSION = "permission"
     #: Too few replicas have a write.
     REPLICAS = "replicas"
+    #: Redis lacks writes that it had carried out: an old snapshot, or a replica that was behind.
+    LOST_WRITES = "lost_writes"
     #: The Cluster is down, or a slot moved for too long.
     CLUSTER = "cluster"
     OTHER = "other"
@@ -50,11 +53,16 @@ _KINDS: tuple[tuple[Kind, tuple[type[Exception], ...]], ...] = (
     (Kind.CONNECTION, (client.ConnectionError, OSError)),
 )
 
+#: How the Functions say so (claims.lua).
+LOST = re.compile(r"(?:^|caused error: )LOST ")
+
 _COUNTERS = {kind: metrics.redis_errors_total.labels(str(kind)) for kind in Kind}
 
 
 def kind_of(error: Exception) -> Kind:
     """Say what kind of error the client has raised."""
+    if LOST.search(str(error)):
+        return Kind.LOST_WRITES
     # What a Function says of a command inside it.
     if "The user executing the script" in str(error):
         return Kind.PERMISSION

@@ -42,13 +42,16 @@ class Gathered:
         self.seen: Seen = []
         self.sights: list[Sight] = []
         self.registered = Registrations(0)
+        self.put: npt.NDArray[np.uint8] = np.zeros(0, np.uint8)
         self.standing: npt.NDArray[np.uint8] = np.zeros(0, np.uint8)
 
     def add(self, row: int, call: Call) -> Callable[[], Any]:
         """Add a call; the returned function gives its reply once the round is done."""
         match call:
             case Put(claim):
+                at = len(self.puts)
                 self.puts.append((row, claim))
+                return lambda: Fate(int(self.put[at]))
             case Probe(claim, tables, mode):
                 seen = slice(len(self.probes), len(self.probes) + len(tables))
                 self.probes += [(row, table, claim, mode) for table in tables]

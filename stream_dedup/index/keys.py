@@ -252,37 +252,60 @@ class ClaimIds:
     """Mints claim ids: 64 bits, growing with time, never the same twice.
 
     41 bits of milliseconds since 2020, 13 bits of worker number, 10 bits of sequence. Worker
-    numbers come from a counter in the index, so two live workers share one only after 8,192 starts.
+    numbers come from a counter in the index. Where two workers share one (after 8,192 starts, or
+    because Redis lost writes), the index notices it: see ``clock.Incarnation``.
     """
 
     _EPOCH_MS = 1_577_836_800_000
+    _TIME_BITS = 41
     _SEQUENCE_BITS = 10
     _WORKER_BITS = 13
 
-    def __init__(self, worker: int, ahead: float = 0.0) -> None:
-        """Mint for one worker.
-
-        Args:
-            worker: its number.
-            ahead: seconds by which the server's clock is ahead of this one. All ids go by the
-                server's, so that a sweep can tell old ones, however wrong a worker's clock is.
-        """
-        self._worker = (worker % (1 << self._WORKER_BITS)) << self._SEQUENCE_BITS
-        self._ahead = ahead
+    def __init__(self, worker: int) -> None:
+        """Mint for one worker, given its number."""
         self._tick = 0
+        self.renumber(worker)
+
+    def renumber(self, worker: int) -> None:
+        """Go on as another worker."""
+        self._worker = (worker % (1 << self._WORKER_BITS)) << self._SEQUENCE_BITS
+
+    @classmethod
+    def milliseconds(cls, time: float) -> int:
+        """Return what ids have of a time, given as Unix time: milliseconds since 2020."""
+        return max(0, int(time * 1000) - cls._EPOCH_MS)
 
     @classmethod
     def first_at(cls, time: float) -> int:
-        """Return the smallest id that is minted at this time of the server, Unix time."""
-        ticks = max(0, int(time * 1000) - cls._EPOCH_MS)
-        return ticks << (cls._SEQUENCE_BITS + cls._WORKER_BITS)
+        """Return the smallest id that is minted at this time, Unix time."""
+        return cls.milliseconds(time) << (cls._SEQUENCE_BITS + cls._WORKER_BITS)
+
+    @classmethod
+    def time_of(cls, claim: int) -> float:
+        """Return when an id was minted, Unix time, to the millisecond."""
+        return ((claim >> (cls._SEQUENCE_BITS + cls._WORKER_BITS)) + cls._EPOCH_MS) / 1000
 
     def mint(self, now: float, count: int = 1) -> npt.NDArray[np.uint64]:
-        """Return ``count`` ids, greater than all before; ``now`` in seconds since the epoch."""
+        """Return ``count`` ids, greater than all before.
+
+        Args:
+            now: seconds since the epoch, by the clock of the index.
+            count: how many.
+
+        Raises:
+            ServiceError: that clock has come to the end of the ids, so it is wrong by decades.
+        """
         # A tick is a millisecond and a place in its sequence. When more are needed than a
-        # millisecond holds, or the clock steps back, ticks run ahead of the clock.
-        now_tick = (int((now + self._ahead) * 1000) - self._EPOCH_MS) << self._SEQUENCE_BITS
+        # millisecond holds, ticks run ahead of the clock.
+        now_tick = self.milliseconds(now) << self._SEQUENCE_BITS
         first = max(self._tick + 1, now_tick)
+        if (first + count) >> (self._SEQUENCE_BITS + self._TIME_BITS):
+            msg = (
+                "The clock of the index is beyond 2089, where claim ids end: Redis and a worker "
+                "both had a time of day decades ahead. Correct their clocks and make the index "
+                "again with stream-dedup rebuild, in another redis_namespace."
+            )
+            raise ServiceError(msg)
         self._tick = first + count - 1
         return self.spell(np.arange(first, first + count, dtype=np.uint64))
 

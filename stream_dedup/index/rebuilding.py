@@ -149,7 +149,8 @@ class RedisRebuilding(Rebuilding):
 
     def _claim(self, batch: IndexBatch, past: Past) -> list[Attachment | None]:
         self._clock.now = past.moments[0] / 1000
-        return self.index.claim(batch)
+        # Not again where Redis has lost writes: what was taken in before is gone too.
+        return self.index.claim_once(batch)
 
     def _position(self, lane: int) -> Position:
         return self.positions.get(lane, Position())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Self
@@ -17,7 +16,7 @@ from stream_dedup.index.base import Attachment, IndexBatch, Matcher, Registered
 from stream_dedup.index.bulk import Registrar
 from stream_dedup.index.candidates import Candidates
 from stream_dedup.index.claiming import Claiming
-from stream_dedup.index.connection import connect
+from stream_dedup.index.connection import LostWritesError, connect
 from stream_dedup.index.counts import ClaimCounts
 from stream_dedup.index.description import describe
 from stream_dedup.index.driver import Claims
@@ -36,6 +35,8 @@ from stream_dedup.types import DocumentId
 
 log = logging.getLogger(__name__)
 
+#: How often a batch is decided again at once when Redis has lost writes; more is no coincidence.
+_LOST_TRIES = 3
 #: Documents claimed together; bounds the pairs that one viral post can make within a batch.
 STEP = 512
 
@@ -56,9 +57,8 @@ class RedisIndex:
         self.windowed = settings.window is not None
         self.grace = settings.claim_grace
         self._look_up = RedisLookUp(store, self.matcher, self.records)
-        described = describe(fingerprinter.described, settings)
-        worker, now = store.enter(fingerprinter.index_version, described)
-        self.ids = ClaimIds(worker, ahead=now - time.time())
+        self._described = describe(fingerprinter.described, settings)
+        self.ids = ClaimIds(store.enter(fingerprinter.index_version, self._described))
         self.counts = ClaimCounts()
         self.late = 0
         self._watermark = Watermark(store, Horizon.of(settings))
@@ -89,7 +89,26 @@ class RedisIndex:
         return cls(store, settings, fingerprinter)
 
     def claim(self, batch: IndexBatch) -> list[Attachment | None]:
-        """Decide a batch in order (see ``Index.claim``)."""
+        """Decide a batch in order (see ``Index.claim``).
+
+        Where Redis turns out to have lost writes, all of it is decided again: what was decided of
+        it may be gone.
+        """
+        for _ in range(_LOST_TRIES):
+            try:
+                return self.claim_once(batch)
+            except LostWritesError as error:
+                self._enter_again(error)
+        return self.claim_once(batch)
+
+    def claim_once(self, batch: IndexBatch) -> list[Attachment | None]:
+        """Decide a batch in order.
+
+        Raises:
+            LostWritesError: Redis has lost writes.
+            ServiceError: it is out of reach or refuses.
+        """
+        self.store.keep_up()
         self.counts = ClaimCounts()
         decided: list[Attachment | None] = []
         renewed: dict[int, float] = {}
@@ -115,7 +134,11 @@ class RedisIndex:
 
     def register(self, batch: IndexBatch) -> None:
         """Register documents that are known to be originals (see ``Index.register``)."""
-        self.register_as(batch, self.ids.mint(time.time(), len(batch)))
+        self.register_as(batch, self.mint(len(batch)))
+
+    def mint(self, count: int) -> Claims:
+        """Return fresh claim ids, by the clock of the index (see ``ClaimIds.mint``)."""
+        return self.ids.mint(self.store.clock.now(), count)
 
     def register_as(self, batch: IndexBatch, claims: Claims) -> None:
         """Register originals under claim ids of the caller's (see ``Registrar.register``)."""
@@ -162,6 +185,17 @@ class RedisIndex:
         with suppress(ServiceError):
             self._watermark.flush()
         self.store.close()
+
+    def _enter_again(self, error: LostWritesError) -> None:
+        """Begin anew as another worker: the number may have been given to somebody else."""
+        log.warning("%(error)s; going on as a new worker", {"error": str(error)})
+        self.ids.renumber(self.store.enter(self._fingerprinter.index_version, self._described))
+        self._watermark.lost()
+        if self.store.begins:
+            log.warning(
+                "the index %(namespace)r was gone and begins anew, empty",
+                {"namespace": self.store.layout.namespace},
+            )
 
     def _forgetting(self) -> Forgetting:
         return Forgetting(self.store, self.records, self._fingerprinter)

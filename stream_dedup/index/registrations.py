@@ -20,8 +20,7 @@ class Registrations:
 
     Attributes:
         fates: one byte for each: a ``Fate``, or MET or FULL, when nothing of it was written.
-        ruled_out: claims that they came upon and the server passed over by their Hamming distance;
-            0 where its Functions do not tell, which are those of an earlier version.
+        ruled_out: claims that they came upon and the server passed over by their Hamming distance.
     """
 
     #: It met unknown claims, and these are told.

@@ -12,9 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from stream_dedup.errors import ServiceError
 from stream_dedup.index.connection import reporting_errors, target_of
-from stream_dedup.index.failures import Kind, count
 from stream_dedup.index.found import Found, page_rows
 from stream_dedup.index.functions import CLAIMS
 from stream_dedup.index.keys import Places
@@ -71,9 +69,15 @@ class Round:
         self._receivers: list[Callable[[Any], None]] = []
         #: How to reach each node that this round writes to.
         self._written: dict[str, dict[str, Any]] = {}
+        #: A partition of each node that this round reads fates from.
+        self._read: dict[str, int] = {}
+        #: Calls in their order: what is sent, where to, and the partition if the call is guarded:
+        #: it announces or decides, and names the incarnation of its caller (see ``clock``).
+        self._calls: list[tuple[list[Any], dict[str, Any], int | None]] = []
 
-    def put(self, claims: Claims, records: Sequence[bytes]) -> None:
-        """Write records as pending."""
+    def put(self, claims: Claims, records: Sequence[bytes]) -> Bytes:
+        """Write records as pending; the array holds the fates when the round is carried out."""
+        fates = np.zeros(len(claims), np.uint8)
         partitions, buckets = self._layout.record_places(claims)
         heads = np.zeros(len(claims), _PUT)
         heads["claim"], heads["bucket"] = claims, buckets
@@ -84,7 +88,9 @@ class Round:
             parts = []
             for row in rows.tolist():
                 parts += [packed[row * size : (row + 1) * size], records[row]]
-            self._send("put", partition, b"".join(parts))
+            then = self._put_taker(fates, rows)
+            self._send("put", partition, b"".join(parts), then=then, guarded=True)
+        return fates
 
     def register(
         self,
@@ -120,7 +126,7 @@ class Round:
         for start in range(0, len(rows), size):
             then = self._registration_taker(found, start)
             some = b"".join(rows[start : start + size])
-            self._send("register", 0, some, *arguments, then=then)
+            self._send("register", 0, some, *arguments, then=then, guarded=True)
         return found
 
     def probe(
@@ -136,11 +142,14 @@ class Round:
         rows["suffix"], rows["score"] = places.suffixes, places.scores
         rows["claim"], rows["mode"] = claims, modes
         found = Found(places, claims, limit)
-        arguments = (page_rows(limit), self._layout.suffix_width)
+        arguments: tuple[int | bytes, ...] = (page_rows(limit), self._layout.suffix_width)
+        guarded = bool(modes.any())
+        if not guarded:  # who only looks announces nothing, so it names no incarnation
+            arguments = (*arguments, b"")
         for partition, index in grouped(places.partitions):
-            self._send(
-                "probe", partition, rows[index].tobytes(), *arguments, then=found.taker(index)
-            )
+            then = found.taker(index)
+            packed = rows[index].tobytes()
+            self._send("probe", partition, packed, *arguments, then=then, guarded=guarded)
         return found
 
     def page(self, found: Found, numbers: Numbers) -> None:
@@ -180,7 +189,7 @@ class Round:
         standing = np.zeros(len(claims), np.uint8)
         for partition, index in grouped(partitions):
             then = self._fate_taker(partition, standing, index)
-            self._send("settle", partition, rows[index].tobytes(), then=then)
+            self._send("settle", partition, rows[index].tobytes(), then=then, guarded=True)
         return standing
 
     def withdraw(self, places: Places, claims: Claims) -> None:
@@ -201,7 +210,8 @@ class Round:
         rows = np.zeros(len(claims), self._store.note_row)
         rows["suffix"], rows["score"], rows["claim"] = places.suffixes, places.scores, claims
         for partition, index in grouped(places.partitions):
-            self._send("note", partition, rows[index].tobytes(), self._layout.suffix_width)
+            packed, width = rows[index].tobytes(), self._layout.suffix_width
+            self._send("note", partition, packed, width, guarded=True)
 
     def renew(self, claims: Claims, times: npt.NDArray[np.float64]) -> None:
         """Move the times of originals forward."""
@@ -215,42 +225,63 @@ class Round:
         """Send everything and take the replies.
 
         Raises:
+            LostWritesError: Redis lacks what this worker has written there before.
             ServiceError: some call was not answered; any of them may or may not have been done.
         """
         if not self._receivers:
             return
         if self._store.replicas:
             self._wait_for_replicas()
+        marked = self._send_calls()
         with reporting_errors():
             replies = self._pipeline.execute()
         for receive, reply in zip(self._receivers, replies, strict=True):
             receive(reply)
         # Some of them refer to this round: a circle, which would keep what was sent.
         self._receivers.clear()
-        self._store.progress()
+        marked()
+
+    def _send_calls(self) -> Callable[[], None]:
+        """Hand the calls to the client; the returned function notes that they were answered.
+
+        The last guarded call to a partition is the one that is checked, and writes the mark of this
+        round: where that stands, all of the round stands. What comes before it may be announced in
+        vain, or committed a second time, and is decided anew with the rest.
+        """
+        last = {
+            partition: number
+            for number, (_, _, partition) in enumerate(self._calls)
+            if partition is not None
+        }
+        incarnation = self._store.incarnation
+        mark = incarnation.begin() if incarnation is not None and last else 0
+        for number, (call, options, partition) in enumerate(self._calls):
+            if partition is not None:
+                checked = incarnation if last[partition] == number else None
+                call.append(checked.carried(partition, mark) if checked else b"")
+            self._pipeline.execute_command(*call, **options)
+        self._calls.clear()
+        return lambda: incarnation.written(last, mark) if incarnation else None
 
     def _wait_for_replicas(self) -> None:
-        """Let each node say last, on the connection that wrote, how many replicas have it."""
-        wanted = self._store.replicas
+        """Let each node say last, on the connection that wrote, how many replicas have it.
 
-        def check(acknowledged: Any) -> None:
-            if acknowledged < wanted:
-                count(Kind.REPLICAS)
-                msg = (
-                    f"Only {acknowledged} of {wanted} replicas have a write after "
-                    f"{self._store.wait_ms} ms. Check the replicas, or lower wait_replicas."
-                )
-                raise ServiceError(msg)
-
+        A fate that was read counts too: a document is attached to it, and whoever has written it
+        may not have waited yet. WAIT goes by what its connection has written, so a mark comes last.
+        """
+        for partition in self._read.values():
+            self._send("mark", partition, b"", guarded=True)
         for options in self._written.values():
-            self._pipeline.execute_command("WAIT", wanted, self._store.wait_ms, **options)
-            self._receivers.append(check)
+            wait = ["WAIT", self._store.replicas, self._store.wait_ms]
+            self._calls.append((wait, options, None))
+            self._receivers.append(self._store.check_replicas)
 
     def _registration_taker(self, found: Registrations, start: int) -> Callable[[Any], None]:
         def take(reply: Any) -> None:
-            fates, packed, self._store.originals[0], *ruled_out = reply
+            fates, packed, self._store.originals[0], ruled_out, fence = reply
             found.take(start, fates, packed)
-            found.ruled_out += sum(ruled_out)
+            found.ruled_out += ruled_out
+            self._store.saw_fence(fence)
 
         return take
 
@@ -258,6 +289,14 @@ class Round:
         def take(reply: Any) -> None:
             standing[index] = np.frombuffer(reply[0], np.uint8)
             self._store.originals[partition] = reply[1]
+            self._store.saw_fence(reply[2])
+
+        return take
+
+    def _put_taker(self, fates: Bytes, index: Numbers) -> Callable[[Any], None]:
+        def take(reply: Any) -> None:
+            fates[index] = np.frombuffer(reply[0], np.uint8)
+            self._store.saw_fence(reply[1])
 
         return take
 
@@ -274,6 +313,7 @@ class Round:
         rows: bytes,
         *arguments: int | bytes,
         then: Callable[[Any], None] = _ignore,
+        guarded: bool = False,
     ) -> None:
         key = self._layout.partition_key(partition)
         # Neither of these two keys exists, and that is what they are for. While a slot moves to
@@ -282,12 +322,14 @@ class Round:
         keys = (key, f"{key}-")
         name = f"{CLAIMS.name}_{function}"
         options = target_of(self._store.client, key)
-        self._pipeline.execute_command(
-            self._command, name, len(keys), *keys, rows, *arguments, **options
-        )
+        call = [self._command, name, len(keys), *keys, rows, *arguments]
+        self._calls.append((call, options, partition if guarded else None))
         self._receivers.append(then)
-        if self._command == "FCALL" and function != "read":
-            self._written[str(options)] = options
+        if self._command == "FCALL":
+            if function == "read":
+                self._read[str(options)] = partition
+            else:
+                self._written[str(options)] = options
 
 
 def read_on(store: RedisStore, found: Found, *, read_only: bool = False) -> None:

@@ -11,8 +11,9 @@ Why it is right: a claim behind the fence that has no record is void, and the Fu
 any more (lua/claims.lua). So to remove a void claim changes nothing that anybody can see, and an
 open one becomes void, as by any other worker. A claim that was no original behind the fence never
 will be one, so its entries are of no use to anyone. What is removed is therefore final at each
-step: a sweep may end at any moment, and any number may go side by side. The fence goes by time,
-but only to be polite: were it wrong, claims would be made again, and none be decided wrongly.
+step: a sweep may end at any moment, and any number may go side by side. The fence goes by the clock
+of the index, as claim ids do (see ``clock``), but only to be polite: were it wrong, claims would be
+made again, and none be decided wrongly.
 
 Each call reads few keys, so that it holds up the server for a millisecond or two. In memory stand 8
 bytes for each original.

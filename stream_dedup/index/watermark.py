@@ -40,6 +40,10 @@ class Watermark:
             self.flush()
         return counts
 
+    def lost(self) -> None:
+        """Write it again: the index may have lost it."""
+        self._seen, self._written = max(self._seen, self._written), NEVER
+
     def flush(self) -> None:
         """Write what has been seen.
 

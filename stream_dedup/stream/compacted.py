@@ -44,9 +44,12 @@ def read_all(
             return
         with closing(open_reader(settings, "read_committed")) as consumer:
             consumer.assign(list(ends))
+            come = -1
             while any(consumer.position(place) < end for place, end in ends.items()):
                 yield from consumer.poll(_POLL_MS, max_records=_RECORDS).values()
-                beat()
+                before, come = come, sum(map(consumer.position, ends))
+                if come > before:  # a broker that gives nothing is no progress
+                    beat()
     except KafkaError as error:
         msg = kafka_trouble(settings, error) or (
             f"The topic {topic} at {settings.kafka_bootstrap} cannot be read: {describe(error)}. "

@@ -67,8 +67,8 @@ def test_nothing_is_written_of_claims_behind_it(index: RedisStore, fate: Fate) -
 
     assert settle(index, BEHIND, fate) == [Fate.VOID] * len(BEHIND)
     assert index.originals == {0: 0}
-    # The counter of originals.
-    assert index.client.dbsize() == before + 1
+    # The counter of originals, and the mark of this worker.
+    assert index.client.dbsize() == before + 2
 
     put(index, BEFORE)
     assert settle(index, BEFORE, fate) == [fate] * len(BEFORE)
@@ -81,7 +81,7 @@ def test_nothing_is_registered_behind_it(index: RedisStore) -> None:
     keys = np.arange(len(claims) * tables, dtype=np.uint64).reshape(-1, tables) << np.uint64(40)
     places = index.layout.place(keys)
     round_ = Round(index)
-    found = round_.register(places, ids(claims), [b"record"] * len(claims), [()] * len(claims))
+    found = round_.register(places, ids(claims), [b"record"] * len(claims), [b""] * len(claims))
     round_.run()
 
     expected = [Fate.VOID] * len(BEHIND) + [Fate.ORIGINAL] * len(BEFORE)

@@ -13,7 +13,6 @@ from pydantic import SecretStr
 from stream_dedup import ConfigurationMismatch, Deduplicator, Document, Method, Settings
 from stream_dedup.fingerprint.fingerprinter import Fingerprinter
 from stream_dedup.index.counts import ClaimCounts
-from stream_dedup.index.functions import CLAIMS
 from stream_dedup.index.redis import RedisIndex
 
 TEXT = "the ferry to the island leaves at nine in the morning and again at noon if it is full"
@@ -87,22 +86,6 @@ class TestCounts:
         # Each step claims for one of its copies; the others have that one's original.
         assert (found.probes, found.accepted) == (2 * 16, 2)
         assert many.probes >= 600 * 16
-
-
-def test_functions_of_before_tell_nothing_and_are_got_along_with(
-    redis_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    given = {"redis_url": redis_url, "expected_originals": 1000}
-    settings = Settings.model_validate(given | BY_HAMMING)
-    line = "  reply[4] = args[10] and ruled_out\n"
-    assert line in CLAIMS.code
-    before = CLAIMS._replace(code=CLAIMS.code.replace(line, ""))
-    monkeypatch.setattr("stream_dedup.index.store.CLAIMS", before)
-
-    found = counts(settings, [TEXT], [CLOSE])
-
-    assert (found.candidates, found.rejected) == (0, 0)
-    assert found.probes > 0
 
 
 @pytest.mark.parametrize("seed", ["", "a secret"])

@@ -110,7 +110,7 @@ def test_what_another_worker_has_not_decided_yet_is_no_original(redis_url: str) 
         index = deduplicator.index
         assert isinstance(index, RedisIndex)
         batch = deduplicator.prepare(DOCUMENTS[:1])
-        claims = index.ids.mint(time.time(), 1)
+        claims = index.mint(1)
         suffixes, scores, partitions = index.store.layout.place(batch.prints.keys)
         places = Places(suffixes[0], scores[0], partitions[0])
         round_ = Round(index.store)

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 from unittest import mock
 
-import numpy as np
 import pytest
 from redis.client import Pipeline
 
@@ -149,14 +148,14 @@ def test_redis_is_asked_no_more_than_it_was(redis_url: str, name: str) -> None:
 def test_the_memory_index_compares_no_more_than_it_did(name: str) -> None:
     stream = documents(name)
     compared = 0
-    near = Matcher.near
+    compare_rows = Matcher.compare_rows
 
-    def counted(matcher: Matcher, left: Any, right: Any) -> Any:
+    def counted(matcher: Matcher, left: Any, rows: Any, right: Any, others: Any) -> Any:
         nonlocal compared
-        compared += len(np.asarray(left))
-        return near(matcher, left, right)
+        compared += len(rows)
+        return compare_rows(matcher, left, rows, right, others)
 
-    with Deduplicator() as deduplicator, mock.patch.object(Matcher, "near", counted):
+    with Deduplicator() as deduplicator, mock.patch.object(Matcher, "compare_rows", counted):
         for batch in batches(stream):
             deduplicator.decide(batch)
 

@@ -88,7 +88,9 @@ def test_each_of_many_in_a_round_hears_of_its_own(index: RedisStore) -> None:
 
     def all_of(first: int) -> Registrations:
         round_, claims = Round(index), np.arange(first, first + count, dtype=np.uint64)
-        found = round_.register(index.layout.place(keys), claims, [b"record"] * count, [()] * count)
+        found = round_.register(
+            index.layout.place(keys), claims, [b"record"] * count, [b""] * count
+        )
         round_.run()
         return found
 

@@ -32,7 +32,7 @@ NEVER = [
     "DEBUG SLEEP 0",
     "EVAL 1 0",
     "FUNCTION FLUSH",
-    "FUNCTION DELETE stream_dedup_1",
+    "FUNCTION DELETE stream_dedup_2",
     "DEL sd:index",
     "EXPIRE sd:index 1",
     "RENAME sd:index sd:other",
@@ -43,19 +43,19 @@ NEVER = [
     "PUBLISH news 1",
     "GET other:index",
     "SET other:index 1",
-    "FCALL stream_dedup_1_advance 1 other:index",
+    "FCALL stream_dedup_2_advance 1 other:index",
 ]
 MAY = {
-    "worker": ["GET sd:x", "SET sd2:x 1", "FCALL stream_dedup_1_advance 1 sd:index", "INFO"],
-    "reader": ["GET sd:x", "FCALL_RO stream_dedup_1_look 1 sd:x", "ZCOUNT sd:x 0 1"],
+    "worker": ["GET sd:x", "SET sd2:x 1", "FCALL stream_dedup_2_advance 1 sd:index", "INFO"],
+    "reader": ["GET sd:x", "FCALL_RO stream_dedup_2_look 1 sd:x", "ZCOUNT sd:x 0 1"],
     "operator": ["GET sd:x", "SCAN 0", "HSCAN sd:x 0", "ZSCAN sd:x 0"],
     "deployer": ["FUNCTION LOAD x"],
 }
 MAY_NOT = {
     "worker": ["FUNCTION LOAD x", "SCAN 0", "HSCAN sd:x 0"],
-    "reader": ["SET sd:x 1", "FCALL stream_dedup_1_advance 1 sd:index", "ZADD sd:x 0 a", "SCAN 0"],
+    "reader": ["SET sd:x 1", "FCALL stream_dedup_2_advance 1 sd:index", "ZADD sd:x 0 a", "SCAN 0"],
     "operator": ["FUNCTION LOAD x"],
-    "deployer": ["GET sd:x", "SET sd:x 1", "FCALL stream_dedup_1_advance 1 sd:index", "SCAN 0"],
+    "deployer": ["GET sd:x", "SET sd:x 1", "FCALL stream_dedup_2_advance 1 sd:index", "SCAN 0"],
 }
 
 

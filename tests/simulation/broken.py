@@ -16,7 +16,9 @@ from stream_dedup_workers.annotate import CountedDeduplicator
 
 from stream_dedup.index import claims
 from stream_dedup.index.claims import Fate, Sight
+from stream_dedup.index.clock import HybridClock
 from stream_dedup.index.driver import Driver
+from stream_dedup.index.keys import ClaimIds
 from stream_dedup.stream.attempts import Place
 from stream_dedup.stream.kafka import KafkaTransport
 from stream_dedup.stream.kafka_publish import Publishing
@@ -24,6 +26,7 @@ from stream_dedup.stream.loop import Loop
 from stream_dedup.stream.transport import Output, Partition, Record
 from stream_dedup.types import Decision, Document
 from tests.simulation.producer import Producer
+from tests.simulation.scheduler import CLOCK
 from tests.simulation.simulation import Parts
 from tests.simulation.world import LETTERS
 
@@ -202,6 +205,7 @@ def _trusting(self: Driver, rows: Any, claims: Any) -> Any:
 
 
 _COMMIT = Driver.commit
+_SAW = "stream_dedup.index.store.RedisStore.saw_fence"
 _MATTERS = "stream_dedup.index.claims._matters"
 
 
@@ -212,6 +216,32 @@ def _never_forcing(*arguments: Any) -> Any:
 
 
 _PROBE = claims.Probe
+
+
+def _by_time_of_day(_self: HybridClock) -> float:
+    """Take the clock of the machine for that of the index."""
+    return CLOCK.time()
+
+
+def _coarse(time: float) -> int:
+    """Let ids of many seconds have one time, so that those of one number are often equal."""
+    return max(0, int(time / 100) * 100_000 - 1_577_836_800_000)
+
+
+def _same_number(ids: ClaimIds, _worker: int) -> None:
+    """Mint with the number that all others have too."""
+    ids._worker = 0
+
+
+#: All workers mint the same ids, as two do that got one number.
+SAME_IDS = (
+    ("stream_dedup.index.keys.ClaimIds.milliseconds", staticmethod(_coarse)),
+    ("stream_dedup.index.keys.ClaimIds.renumber", _same_number),
+)
+
+
+def _unaware(*_arguments: Any) -> None:
+    """Take no notice."""
 
 
 class Broken(NamedTuple):
@@ -250,6 +280,29 @@ BROKEN = {
     "forgets a pending claim": Broken(Parts(patched=((_MATTERS, _forgetful),)), "I1", 1000),
     "never forces its claim in": Broken(
         Parts(patched=(("stream_dedup.index.claims.Probe", _never_forcing),)), "I4"
+    ),
+    "goes by the time of day": Broken(
+        Parts(patched=(("stream_dedup.index.clock.HybridClock.now", _by_time_of_day),)),
+        "no end",
+        1000,
+    ),
+    "sweeps up to the present": Broken(
+        Parts(
+            patched=(
+                (_SAW, _unaware),
+                ("tests.simulation.functions.ClaimIds.first_at", lambda time: 1 << 62),
+            )
+        ),
+        "progress",
+    ),
+    "takes another's claim for its own": Broken(
+        Parts(
+            patched=(
+                *SAME_IDS,
+                ("tests.simulation.functions._fate_of", lambda value, _record: value[:1]),
+            )
+        ),
+        "I",
     ),
     "commits a claim that is void": Broken(
         Parts(patched=(("stream_dedup.index.driver.Driver.commit", _trusting),)), "I", 2000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import NamedTuple
 
@@ -184,7 +184,7 @@ def _index(found: Found) -> Iterator[str]:
         kind = name.rpartition(b"}:")[2][:1]
         if kind == b"c":
             originals += [claim for claim, value in table.items() if value[:1] == b"O"]
-        else:
+        elif kind != b"w":
             entries.update(table.keys())
     counts = {entries[claim] for claim in originals}
     if len(counts) > 1:
@@ -224,6 +224,30 @@ def _decisions(world: World, found: Found) -> Iterator[str]:
             yield f"I2: {place} is a duplicate of {original}, which is no original"
         if standing and not any(near(text[place], text[one]) for one in standing):
             yield f"I2: {place} is a duplicate of {original} ({name}), which is not near"
+
+
+def doubled(world: World, found: Found, begun: Collection[str]) -> list[str]:
+    """Return originals with equal texts, both begun to be decided after Redis went back in time.
+
+    Only of equal texts can that be said: what was lost may have been near to both of two others.
+    """
+    inputs, answers = documents(world), found.answers()
+    gone = {one.key.decode() for one in inputs.values() if one.value is None and one.key}
+    fresh = [
+        (place, inputs[place])
+        for place, (status, _, original) in answers.items()
+        if status == "original" and source(place) in begun and original not in gone
+    ]
+    return [
+        f"I1: {one} and {other} have one text, and became originals after Redis went back"
+        for (one, mine), (other, theirs) in combinations(fresh, 2)
+        if mine.text == theirs.text and world.prints.are_near(mine.text or "", theirs.text or "")
+    ]
+
+
+def source(place: Place) -> str:
+    """Return what a document from this place has as its source."""
+    return f"{INPUT}/{place[0]}/{place[1]}"
 
 
 def _forgotten(world: World, found: Found) -> Iterator[str]:

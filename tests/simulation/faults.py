@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from typing import NamedTuple
 
 from tests.simulation.scheduler import Killed, Process, Scheduler
 
 #: Seconds for which a process is stopped: a moment, past the session, past the transaction.
 _PAUSES = (0.5, 3.0, 12.0, 40.0, 90.0)
+#: Seconds by which a clock steps.
+_STEPS = (-86_400.0, -3600.0, -30.0, 30.0, 3600.0, 86_400.0)
 
 
 class Rates(NamedTuple):
@@ -21,6 +24,8 @@ class Rates(NamedTuple):
         kafka: a call to Kafka fails, with or without effect.
         redis: a call to Redis fails, is repeated, or comes late.
         loss: a failover of Redis loses its latest writes.
+        rollback: a failover of Redis brings back its latest snapshot.
+        clock: the clock of the worker, or of Redis, steps and stays so.
     """
 
     crash: float = 0.0
@@ -29,19 +34,23 @@ class Rates(NamedTuple):
     kafka: float = 0.0
     redis: float = 0.0
     loss: float = 0.0
+    rollback: float = 0.0
+    clock: float = 0.0
 
     @classmethod
     def draw(cls, rng: random.Random) -> Rates:
         """Draw how bad it gets: one kind of fault alone, or everything."""
-        kind = rng.randrange(6)
-        if kind == 0:
-            return cls(crash=0.03)
-        if kind == 1:
-            return cls(pause=0.03, slow=0.05)
-        if kind == 2:
-            return cls(kafka=0.12)
-        if kind == 3:
-            return cls(redis=0.15, crash=0.005)
+        alone = (
+            cls(crash=0.03),
+            cls(pause=0.03, slow=0.05),
+            cls(kafka=0.12),
+            cls(redis=0.15, crash=0.005),
+            cls(clock=0.05, crash=0.005, redis=0.02),
+            cls(redis=0.1, rollback=0.8),
+        )
+        kind = rng.randrange(8)
+        if kind < len(alone):
+            return alone[kind]
         if rng.random() < 0.15:
             return cls(crash=0.01, pause=0.01, kafka=0.03, redis=0.1, loss=0.7)
         return cls(crash=0.01, pause=0.01, slow=0.03, kafka=0.05, redis=0.06)
@@ -59,6 +68,8 @@ class Faults:
         self._scheduler = scheduler
         self._left = calls
         self._quiet = Rates()
+        #: Lets the clock of Redis step.
+        self.step_redis: Callable[[float], None] | None = None
 
     def calm(self) -> None:
         """Break nothing from here on."""
@@ -91,11 +102,24 @@ class Faults:
                 scheduler.events[f"crash in {stage}"] += 1
                 process.dead = True
                 raise Killed
+            if self.strikes(rates.clock):
+                self.step_clock(process)
             if self.strikes(rates.pause):
                 self.pause(process, stage)
             elif self.strikes(rates.slow):
                 delay += scheduler.rng.choice((0.2, 2.0, 8.0))
         scheduler.sleep(delay)
+
+    def step_clock(self, process: Process) -> None:
+        """Let a clock of the day step, of Redis or of a process; it stays so."""
+        rng = self._scheduler.rng
+        seconds = rng.choice(_STEPS)
+        if self.step_redis is not None and rng.random() < 0.5:
+            self._scheduler.note("redis clock step", seconds)
+            self.step_redis(seconds)
+        else:
+            self._scheduler.note("worker clock step", seconds)
+            process.skew += seconds
 
     def pause(self, process: Process, stage: str) -> None:
         """Stop a process for a while."""

@@ -1,8 +1,9 @@
 """A Redis with the library of Functions, in Python, and a client of it.
 
 ``tests/integration/test_simulated_redis.py`` holds the Functions here to those in claims.lua: the
-same calls get the same replies. Only those are here that a worker calls; a sweep is not simulated,
-so there is no fence, and with fewer than ``PAGE`` claims under any key there are no further pages.
+same calls get the same replies. Only those are here that a worker calls; of a sweep there is only
+what it does to records and fences, in one piece, and with fewer than ``PAGE`` claims under any key
+there are no further pages.
 """
 
 from __future__ import annotations
@@ -10,7 +11,12 @@ from __future__ import annotations
 import struct
 from collections import Counter
 from collections.abc import Iterator
+from copy import deepcopy
 from typing import Any
+
+from redis.exceptions import ResponseError
+
+from stream_dedup.index.keys import ClaimIds
 
 #: Members of a sorted set by their scores of 16 digits; a hash.
 Table = dict[bytes, bytes]
@@ -19,6 +25,8 @@ _PUT = struct.Struct("<8sII")
 _RECORD = struct.Struct("<8sI")
 _SETTLE = struct.Struct("<8sIc")
 _REGISTER = struct.Struct("<8sII")
+_INCARNATION = struct.Struct("<8sIQQ")
+_NO_FENCE = bytes(8)
 
 
 class Functions:
@@ -34,8 +42,12 @@ class Functions:
         self.tables: dict[bytes, Table] = {}
         self.originals: dict[bytes, int] = {}
         self.index: dict[str, str] = {}
+        self.fences: dict[bytes, bytes] = {}
+        #: Tokens of incarnations by worker number.
+        self.tokens: dict[int, bytes] = {}
+        self.clock = 0
         self.events: Counter[str] = Counter()
-        self._workers = 0
+        self.workers = 0
         #: What each write replaced, the latest last; what a failover loses.
         self._journal: list[tuple[bytes, bytes, bytes | None]] = []
 
@@ -52,19 +64,60 @@ class Functions:
             else:
                 self.tables[name][field] = before
 
-    def enter(self, _key: bytes, configuration: str, layout: str) -> list[Any]:
-        """See ``enter`` in claims.lua; the clock is that of the simulation's beginning."""
+    def snapshot(self) -> dict[str, Any]:
+        """Return all that Redis would write down."""
+        kept = {*vars(self)} - {"events"}
+        return deepcopy({name: value for name, value in vars(self).items() if name in kept})
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        """Go back to what was written down."""
+        vars(self).update(deepcopy(snapshot))
+
+    def enter(
+        self, _key: bytes, configuration: str, layout: str, clock: str, time: float, token: bytes
+    ) -> list[Any]:
+        """See ``enter`` in claims.lua; ``time`` is the earlier one of both times of day."""
+        begins = int("configuration" not in self.index)
         stands = [self.index.setdefault("configuration", configuration).encode()]
         stands.append(self.index.setdefault("layout", layout).encode())
-        self._workers += 1
-        return [*stands, self._workers]
+        self.workers += 1
+        self.tokens[self.workers] = token
+        return [*stands, self.workers, self._move(clock, time), begins]
+
+    def advance(
+        self, _key: bytes, _watermark: str, clock: str, time: float, number: int, token: bytes
+    ) -> list[Any]:
+        """See ``advance`` in claims.lua; there is no window, so no watermark."""
+        if self.tokens.get(number) != token:
+            raise self._lost()
+        return [b"", self._move(clock, time)]
+
+    def sweep(self, prefixes: list[bytes], time: float, longest_attempt: float) -> None:
+        """Do to records and fences what a sweep does, which brings no clock of its own."""
+        fence = ClaimIds.first_at(int(self._move("0", time)) / 1000 - longest_attempt)
+        self.events["sweep"] += 1
+        for prefix in prefixes:
+            self.fences[prefix] = max(self.fences.get(prefix, _NO_FENCE), fence.to_bytes(8, "big"))
+            for name, table in self.tables.items():
+                if name.startswith(prefix + b"c"):
+                    for claim in [one for one, value in table.items() if value[:1] != b"O"]:
+                        if self._is_fenced(prefix, claim):
+                            self._drop(name, claim)
+
+    def mark(self, prefix: bytes, _rows: bytes, incarnation: bytes) -> bytes:
+        """See ``mark`` in claims.lua."""
+        self._check(prefix, incarnation)
+        return b"OK"
 
     def forgot(self, _key: bytes, _count: int) -> bytes:
         """See ``forgot`` in claims.lua; only sweeps ask for the count."""
         return b"OK"
 
-    def probe(self, prefix: bytes, rows: bytes, limit: int, width: int) -> list[bytes]:
+    def probe(
+        self, prefix: bytes, rows: bytes, limit: int, width: int, incarnation: bytes
+    ) -> list[bytes]:
         """See ``probe`` in claims.lua."""
+        self._check(prefix, incarnation)
         found = []
         for number, (suffix, score, claim, mode) in enumerate(
             struct.iter_unpack(f"<{width}s16s8sB", rows)
@@ -84,9 +137,11 @@ class Functions:
         width: int,
         tables: int,
         every: int,
-        *compared: int,
+        *rest: Any,
     ) -> list[Any]:
         """See ``register`` in claims.lua."""
+        compared, incarnation = rest[:-1], rest[-1]
+        self._check(prefix, incarnation)
         fates, found, committed, ruled_out = b"", [], 0, 0
         for number, (claim, bucket, known, record, places) in enumerate(
             _registrations(rows, width, every)
@@ -106,39 +161,51 @@ class Functions:
             if seen:
                 fates += b"M"
                 continue
+            if self._is_fenced(prefix, claim):
+                fates += b"V"
+                continue
             bucket_key = b"%sc%d" % (prefix, bucket)
             if claim in self.tables.get(bucket_key, {}):
-                fates += self.tables[bucket_key][claim][:1]
+                fates += self._stands(self.tables[bucket_key][claim], record)
                 continue
             self._set(bucket_key, claim, b"O" + record)
             for suffix, score in places:
                 self._set(prefix + suffix, claim, score)
             fates += b"O"
             committed += 1
-        reply = [fates, b"".join(found), self._count(prefix, committed)]
-        return [*reply, ruled_out] if len(compared) == 5 else reply
+        reply = [fates, b"".join(found), self._count(prefix, committed), ruled_out]
+        return [*reply, self.fences.get(prefix, _NO_FENCE)]
 
-    def put(self, prefix: bytes, rows: bytes) -> bytes:
+    def put(self, prefix: bytes, rows: bytes, incarnation: bytes) -> list[bytes]:
         """See ``put`` in claims.lua."""
-        at = 0
+        self._check(prefix, incarnation)
+        at, fates = 0, b""
         while at < len(rows):
             claim, bucket, length = _PUT.unpack_from(rows, at)
             at += _PUT.size + length
             key = b"%sc%d" % (prefix, bucket)
-            if claim not in self.tables.get(key, {}):
-                self._set(key, claim, b"P" + rows[at - length : at])
-        return b"OK"
+            record, stands = rows[at - length : at], self.tables.get(key, {}).get(claim)
+            if self._is_fenced(prefix, claim):
+                fates += b"V"
+            elif stands is None:
+                self._set(key, claim, b"P" + record)
+                fates += b"P"
+            else:
+                fates += self._stands(stands, record)
+        return [fates, self.fences.get(prefix, _NO_FENCE)]
 
     def read(self, prefix: bytes, rows: bytes) -> bytes:
         """See ``read`` in claims.lua."""
         values = [
-            self.tables.get(b"%sc%d" % (prefix, bucket), {}).get(claim, b"")
+            self.tables.get(b"%sc%d" % (prefix, bucket), {}).get(claim)
+            or (b"V" if self._is_fenced(prefix, claim) else b"")
             for claim, bucket in _RECORD.iter_unpack(rows)
         ]
         return b"".join(struct.pack("<I", len(value)) + value for value in values)
 
-    def settle(self, prefix: bytes, rows: bytes) -> list[Any]:
+    def settle(self, prefix: bytes, rows: bytes, incarnation: bytes) -> list[Any]:
         """See ``settle`` in claims.lua."""
+        self._check(prefix, incarnation)
         fates, committed = b"", 0
         for claim, bucket, fate in _SETTLE.iter_unpack(rows):
             key = b"%sc%d" % (prefix, bucket)
@@ -146,7 +213,10 @@ class Functions:
             stands = value[:1]
             if fate == b"O" and stands == b"V":
                 self.events["claim found void at its commit"] += 1
-            if not value or (stands == b"P" and fate == b"V"):
+            if not value and self._is_fenced(prefix, claim):
+                self.events["claim behind the fence"] += 1
+                stands = b"V"
+            elif not value or (stands == b"P" and fate == b"V"):
                 self.events["claim voided"] += 1
                 stands = b"V"
                 self._set(key, claim, b"V")
@@ -155,7 +225,7 @@ class Functions:
                 self._set(key, claim, b"O" + value[1:])
                 committed += 1
             fates += stands
-        return [fates, self._count(prefix, committed)]
+        return [fates, self._count(prefix, committed), self.fences.get(prefix, _NO_FENCE)]
 
     def withdraw(self, prefix: bytes, rows: bytes, width: int) -> bytes:
         """See ``withdraw`` in claims.lua."""
@@ -169,8 +239,9 @@ class Functions:
             self._drop(b"%sc%d" % (prefix, bucket), claim)
         return b"OK"
 
-    def note(self, prefix: bytes, rows: bytes, width: int) -> bytes:
+    def note(self, prefix: bytes, rows: bytes, width: int, incarnation: bytes) -> bytes:
         """See ``note`` in claims.lua."""
+        self._check(prefix, incarnation)
         for suffix, score, claim in struct.iter_unpack(f"<{width}s16s8s", rows):
             self._set(prefix + suffix, claim, score)
         return b"OK"
@@ -213,6 +284,36 @@ class Functions:
         other = int.from_bytes(value[at : at + size], "little")
         return (mine ^ other).bit_count() > most
 
+    def _stands(self, value: bytes, record: bytes) -> bytes:
+        fate = _fate_of(value, record)
+        self.events["id taken"] += fate == b"T"
+        return fate
+
+    def _is_fenced(self, prefix: bytes, claim: bytes) -> bool:
+        return claim < self.fences.get(prefix, _NO_FENCE)
+
+    def _check(self, prefix: bytes, incarnation: bytes) -> None:
+        """Do what ``is_lost`` in claims.lua does."""
+        if not incarnation:
+            return
+        token, number, known, mark = _INCARNATION.unpack(incarnation)
+        key, field = prefix + b"w", b"%d" % number
+        stands = self.tables.get(key, {}).get(field, b"")
+        last = int(stands[8:]) if stands[:8] == token else 0
+        if last < known:
+            raise self._lost()
+        if last < mark:
+            self._set(key, field, token + b"%d" % mark)
+
+    def _lost(self) -> ResponseError:
+        self.events["lost writes noticed"] += 1
+        return ResponseError("LOST Redis lacks writes that it had carried out")
+
+    def _move(self, clock: str, time: float) -> bytes:
+        """Do what ``clock`` in claims.lua does."""
+        self.clock = max(self.clock, int(clock), int(time))
+        return b"%d" % self.clock
+
     def _count(self, prefix: bytes, more: int) -> int:
         self.originals[prefix] = self.originals.get(prefix, 0) + more
         return self.originals[prefix]
@@ -226,6 +327,12 @@ class Functions:
         table = self.tables.get(name, {})
         if field in table:
             self._journal.append((name, field, table.pop(field)))
+
+
+def _fate_of(value: bytes, record: bytes) -> bytes:
+    """Do what ``fate_of`` in claims.lua does."""
+    same = value[1:9] == record[:8] and value[17:33] == record[16:32]
+    return value[:1] if same or value[:1] == b"V" else b"T"
 
 
 def _bucket_of(claim: int, buckets: int) -> int:

@@ -6,15 +6,20 @@ gave it up and sent it again. The client tries again by itself, as the real one 
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
 from redis.exceptions import ConnectionError as ConnectionLostError
+from redis.exceptions import ResponseError
 from redis.exceptions import TimeoutError as NoReplyError
 
 from tests.simulation.faults import Faults, Rates
 from tests.simulation.functions import Functions
 from tests.simulation.scheduler import EPOCH, Scheduler
+
+#: What the worker's own clock and time of day are among the arguments of a function.
+_TIMES = {"enter": 3, "advance": 2}
 
 #: How often the client tries again; see ``connection``.
 _RETRIES = 3
@@ -36,20 +41,41 @@ class Server:
         self.scheduler = scheduler
         self.faults = faults
         self.down_until = 0.0
+        #: Seconds by which its time of day is wrong.
+        self.skew = 0.0
+        #: Moment at which it went back in time last.
+        self.rolled_back = -1.0
+        self._snapshot = self.functions.snapshot()
 
     def fail_over(self) -> None:
         """Be away for some seconds; where writes may be lost, lose the latest."""
         rng = self.scheduler.rng
         self.down_until = self.scheduler.now + rng.choice((0.2, 3.0, 12.0))
         self.scheduler.note("redis failover")
+        if self.faults.strikes(self.faults.rates.rollback):
+            self.functions.restore(self._snapshot)
+            self.scheduler.note("redis restored from a snapshot")
+            self.rolled_back = self.scheduler.now
         if self.faults.strikes(self.faults.rates.loss):
             writes = rng.randrange(1, 40)
             self.functions.lose(writes)
             self.scheduler.note("redis writes lost", writes)
 
+    def write_down(self) -> None:
+        """Write a snapshot, which a failover may bring back."""
+        self._snapshot = self.functions.snapshot()
+
+    def time(self) -> float:
+        """Return what its clock shows, in milliseconds."""
+        return (EPOCH + self.scheduler.now + self.skew) * 1000
+
     def carry_out(self, command: Command) -> Any:
         """Carry out one command."""
         function, key, arguments = command
+        if function in _TIMES:
+            at = _TIMES[function]
+            earlier = min(float(arguments[at]), self.time())
+            arguments = (*arguments[:at], earlier, *arguments[at + 1 :])
         if self.scheduler.trace is not None:
             self.scheduler.trace.append(f"{self.scheduler.now:.6f}   redis {function} {key!r}")
         return self.functions.call(function, key, *arguments)
@@ -75,8 +101,6 @@ class Client:
         pipeline = Pipeline(self.server)
         pipeline.execute_command("FCALL", name, 1, key, *arguments)
         (reply,) = pipeline.execute()
-        if name.endswith("_enter"):
-            reply = [*reply, repr(EPOCH + self.server.scheduler.now).encode()]
         return reply
 
     def hsetnx(self, _key: str, field: str, value: str) -> None:
@@ -96,7 +120,7 @@ class Pipeline:
 
     def execute_command(self, _command: str, name: str, keys: int, key: str, *rest: Any) -> None:
         """Add a command."""
-        function = name.removeprefix("stream_dedup_1_")
+        function = name.removeprefix("stream_dedup_2_")
         self._commands.append((function, key.encode(), rest[keys - 1 :]))
 
     def execute(self) -> list[Any]:
@@ -154,10 +178,16 @@ class Pipeline:
                 for at, one in zip(places, sorted(numbers[at] for at in places), strict=True):
                     numbers[at] = one
         replies: list[Any] = [None] * len(commands)
+        refused = None
         for number in numbers:
             if interrupted and scheduler.chance(interrupted):
                 self._server.faults.pass_time("decide")
-            replies[number] = self._server.carry_out(commands[number])
+            try:
+                replies[number] = self._server.carry_out(commands[number])
+            except ResponseError as error:
+                refused = error
+        if refused is not None:
+            raise refused
         return replies
 
     def _delay(self, commands: list[Command]) -> None:
@@ -169,4 +199,5 @@ class Pipeline:
 
     def _come_late(self, command: Command) -> None:
         self._server.scheduler.note("late repeated call", command[0])
-        self._server.carry_out(command)
+        with suppress(ResponseError):
+            self._server.carry_out(command)

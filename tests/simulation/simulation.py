@@ -28,7 +28,7 @@ from stream_dedup.stream.loop import Loop
 from stream_dedup.stream.transport import Record
 from stream_dedup.types import Decision, Document
 from tests.simulation.broker import Broker, Entry
-from tests.simulation.checks import Found, Place, documents, violations
+from tests.simulation.checks import Found, Place, documents, doubled, violations
 from tests.simulation.clients import Client as Kafka
 from tests.simulation.clients import Cluster
 from tests.simulation.consumer import Consumer
@@ -44,8 +44,7 @@ PATIENCE = 8_000
 _CLOCKS = (
     "stream_dedup.stream.kafka",
     "stream_dedup.stream.transactional",
-    "stream_dedup.index.claiming",
-    "stream_dedup.index.redis",
+    "stream_dedup.index.clock",
     "stream_dedup.index.driver",
     "stream_dedup.index.watermark",
     "stream_dedup.outage",
@@ -166,7 +165,10 @@ class Simulation:
         self.server = Server(self.scheduler, self.faults)
         self._parts = parts
         #: Whether Redis is to lose nothing; else only messages are promised.
-        self._durable = not rates.loss
+        self._durable = not (rates.loss or rates.rollback)
+        #: When each document was begun to be decided for the last time, by partition and offset.
+        self._begun: dict[str, float] = {}
+        self._undecided: list[str] = []
         self._running: Counter[int] = Counter()
         self._lives = 0
         self._batch = self.world.settings.batch_documents
@@ -178,8 +180,11 @@ class Simulation:
         self._alone: dict[Place, set[str]] = defaultdict(set)
         quiet = not self.world.forgets and not self._kills
         self._replays = self._durable and quiet and rng.random() < 0.25
+        self.faults.step_redis = self._step_redis
         self._connect()
         self._fill_input()
+        for moment in range(1, 8):
+            self.scheduler.after(moment * rng.uniform(2, 20), self._keep_house)
 
     def run(self) -> Result:
         """Let all workers go on until everything is answered, and once more with a new group."""
@@ -191,6 +196,10 @@ class Simulation:
         in_order = self._is_in_order()
         wrong += violations(self.world, found, durable=self._durable, in_order=in_order)
         self._count_given_up(found)
+        wrong += self._undecided
+        if self.server.rolled_back >= 0:
+            begun = {place for place, at in self._begun.items() if at > self.server.rolled_back}
+            wrong += doubled(self.world, found, begun)
         steps = self.scheduler.steps
         if not wrong and self._replays:
             wrong = self._run_again(found)
@@ -259,6 +268,19 @@ class Simulation:
                 else:
                     self.broker.logs[partition].append(entry)
 
+    def _keep_house(self) -> None:
+        """Sweep, now and then; and write a snapshot, which may be brought back."""
+        layout = self.world.settings
+        prefixes = [
+            f"{layout.redis_namespace}:{{{number}}}:".encode()
+            for number in range(layout.partitions)
+        ]
+        self.server.functions.sweep(prefixes, self.server.time(), layout.longest_attempt)
+        self.server.write_down()
+
+    def _step_redis(self, seconds: float) -> None:
+        self.server.skew += seconds
+
     def _is_done(self) -> bool:
         """Whether every record is answered, as far as the group says."""
         offsets = self.broker.offsets[self._group]
@@ -326,7 +348,10 @@ class Simulation:
             self.scheduler.note("died", repr(error))
 
     def _watch(self, transport: KafkaTransport, deduplicator: CountedDeduplicator) -> None:
-        """Note which records a life has to itself, and let it end at some of them."""
+        """Note which records a life has to itself, and when documents are begun to be decided.
+
+        Lets a life end at some of them.
+        """
         alone, decide = transport._alone, deduplicator.decide
         process = self.scheduler.current
         assert process is not None
@@ -337,13 +362,21 @@ class Simulation:
             return alone(records)
 
         def decided(documents: Sequence[Document]) -> list[Decision]:
+            self._begun |= dict.fromkeys(
+                (one.source or "" for one in documents), self.scheduler.now
+            )
             if any(document.id in self._kills for document in documents):
                 self.scheduler.note("culprit met", len(documents))
                 if self.scheduler.chance(0.3):  # it hangs, until the supervisor ends it
                     self.scheduler.sleep(90)
                 process.dead = True
                 raise Killed
-            return decide(documents)
+            try:
+                return decide(documents)
+            except ServiceError as error:
+                if "were not decided" in str(error):
+                    self._undecided.append(f"progress: {error}")
+                raise
 
         transport._alone, deduplicator.decide = marked, decided  # type: ignore[method-assign]
 

@@ -175,6 +175,8 @@ class World(NamedTuple):
         changes = {
             "partitions": rng.choice([1, 4, 4]),
             "batch_documents": rng.randrange(1, 5),
+            # The fence of a sweep comes close to claims, and overtakes those of who is stopped.
+            "longest_attempt": rng.choice([3.0, 30.0, 600.0]),
         }
         settings = settings_of(method).model_copy(update=changes)
         forgets = rng.random() < 0.15

@@ -367,13 +367,42 @@ class TestRegistering:
             self.register(), registered(MET), read({7: FAR, 8: sight}), announced(ALONE), COMMITTED
         )
 
-    @pytest.mark.parametrize("fate", [Fate.ABSENT, Fate.PENDING, Fate.VOID])
+    @pytest.mark.parametrize("fate", [Fate.ABSENT, Fate.PENDING])
     def test_at_once_if_nothing_was_told(self, fate: Fate) -> None:
         play(self.register(), registered(Registered(fate)), announced(ALONE), COMMITTED)
+
+    @pytest.mark.parametrize("fate", [Fate.VOID, Fate.TAKEN])
+    def test_with_another_claim_if_this_one_cannot_be_used(self, fate: Fate) -> None:
+        again = [Register(60, (0, 1, 2), ())], [Registered(Fate.ORIGINAL)]
+        outcome = play(self.register(), registered(Registered(fate)), again)
+
+        assert outcome.original == 60
+
+    def test_the_long_way_with_another_claim_if_this_one_is_taken(self) -> None:
+        calls, (_, seen) = announced(ALONE)
+        again, _ = announced(ALONE, 60)
+        outcome = play(
+            self.register(),
+            registered(Registered(Fate.ABSENT)),
+            (calls, [Fate.TAKEN, seen]),
+            (again, [Fate.PENDING, seen]),
+            ([Settle(60, Fate.ORIGINAL)], [Fate.ORIGINAL]),
+        )
+
+        assert outcome.original == 60
+
+
+def test_a_claim_that_is_taken_is_left_where_it_stands() -> None:
+    calls, (_, seen) = announced(ALONE)
+    again, _ = announced(ALONE, 60)
+    settled = ([Settle(60, Fate.ORIGINAL)], [Fate.ORIGINAL])
+    outcome = play(claim(), (calls, [Fate.TAKEN, seen]), (again, [Fate.PENDING, seen]), settled)
+
+    assert outcome.original == 60
 
 
 def test_the_modes_and_fates_are_those_of_the_functions() -> None:
     assert [int(one) for one in (Mode.LOOK, Mode.IF_EMPTY, Mode.FORCE)] == [0, 1, 2]
-    assert bytes([Fate.PENDING, Fate.ORIGINAL, Fate.VOID]) == b"POV"
+    assert bytes([Fate.PENDING, Fate.ORIGINAL, Fate.VOID, Fate.TAKEN]) == b"POVT"
     assert (Sight(Fate.VOID, False, False).preference, Registered(Fate.VOID).seen) == (0.0, ())
     assert Outcome(1, True) == (1, True, 1, 0)

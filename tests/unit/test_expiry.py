@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from stream_dedup import Settings
 from stream_dedup.index.expiry import NEVER, Horizon
-from stream_dedup.index.keys import ClaimIds
 
 HORIZON = Horizon(window=100.0, lateness=20.0, max_future=5.0)
 
@@ -33,13 +31,3 @@ def test_late_documents_and_those_from_the_future_are_counted() -> None:
     assert HORIZON.late(times, watermark=NEVER) == 0
     assert HORIZON.ahead(times, now=100.0) == 1
     assert Horizon.of(Settings()).late(times, 1e9) == Horizon.of(Settings()).ahead(times, 0.0) == 0
-
-
-@pytest.mark.parametrize("ahead", [-3_600.0, 0.0, 3_600.0])
-def test_claim_ids_go_by_the_clock_of_the_server(ahead: float) -> None:
-    server = 1_800_000_000.0
-    ids = ClaimIds(worker=5, ahead=ahead)
-
-    (claim,) = ids.mint(server - ahead).tolist()
-
-    assert ClaimIds.first_at(server) <= claim < ClaimIds.first_at(server + 0.001)

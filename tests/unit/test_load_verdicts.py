@@ -18,6 +18,7 @@ GOOD = Found(
     backlog=200_000,
     drain=Drained(4900, 8000),
     small=(130 << 20, 85 << 20),
+    templates=(150 << 20, 85 << 20),
     large=(350 << 20, 85 << 20),
     rebalances=0,
     left=0,

@@ -10,7 +10,7 @@ from stream_dedup.index.connection import reporting_errors
 
 
 def test_a_call_of_a_pipeline_is_not_quoted() -> None:
-    call = "FCALL stream_dedup_1_register 2 sd:{0}: (\x01\n) document-17"
+    call = "FCALL stream_dedup_2_register 2 sd:{0}: (\x01\n) document-17"
 
     with pytest.raises(ServiceError) as raised, reporting_errors():
         raise ResponseError(f"Command # 1 ({call}) of pipeline caused error: it is loading")

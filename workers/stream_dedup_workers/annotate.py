@@ -36,6 +36,8 @@ class CountedDeduplicator:
         self._deduplicator = Deduplicator(settings, index=self._index)
         self.configuration = self._deduplicator.configuration
         self.layout = self._index.store.layout
+        #: Whether there was no index before.
+        self.begins = self._index.store.begins
 
     def decide(self, documents: Sequence[Document]) -> list[Decision]:
         """Decide a batch, in order."""
@@ -84,6 +86,11 @@ def _work(settings: Settings, identity: str, pulse: Pulse, stop: Callable[[], bo
         shadowed(settings, identity) as shadow,
     ):
         metrics.build_info.labels(__version__, deduplicator.configuration).set(1)
+        if deduplicator.begins:
+            log.warning(
+                "the index %(namespace)r begins, empty; if it held originals, Redis has lost them",
+                {"namespace": deduplicator.layout.namespace},
+            )
         pulse.beat()
         deduplicator.await_rebuild(pulse.beat, stop)
         with (

@@ -1,4 +1,4 @@
-#!lua name=stream_dedup_1
+#!lua name=stream_dedup_2
 
 -- The Redis half of the claim protocol: one call acts on one partition, atomically, for many rows.
 --
@@ -14,9 +14,13 @@
 --   NS:{P}:f          the fence, a claim id: an earlier claim that has no record is void, and can
 --                     get none any more. So the byte of a void claim can go once it is behind it.
 --   NS:{P}:n          number of originals whose records are in the partition.
+--   NS:{P}:w          hash: what each worker wrote here last. Field: its number. Value: the token of
+--                     its incarnation, 8 bytes, then a mark that grows with its calls.
 --   NS:{index}        hash, one for the index: configuration, layout; workers (a counter);
---                     watermark (largest event time); forgotten (a counter), and what it was when
---                     the latest sweep began (seen), and when that was (began, Unix time).
+--                     clock (Unix time in milliseconds, never goes back); watermark (largest event
+--                     time); forgotten (a counter), and what it was when the latest sweep began
+--                     (seen), and when that was (began, Unix time).
+--   NS:{index}:w      hash, by worker number: the token of the incarnation that has it.
 --   NS:{index}:sample, NS:{index}:sampler   see sample.py; no Function reads them.
 --
 -- Rows are packed little-endian and back to back in one argument; every reply is packed likewise.
@@ -85,13 +89,59 @@ local function row_form(width)
   return '<c' .. width .. 'c16'
 end
 
--- probe NS:{P}: rows limit width -> sightings. A row: key suffix (width bytes), score (16 decimal
+-- Redis may lose writes: restarted from an older snapshot, or a replica took over that was behind. Then
+-- worker numbers are handed out a second time, and what was announced may be gone. So a call that
+-- writes names, as its last argument (empty: not checked), its incarnation, the largest mark that it knows to stand here,
+-- and a larger one. Where less stands than it knows, nothing is done, and it must enter again.
+local LOST = 'LOST Redis lacks writes that it had carried out'
+
+-- Says whether a partition lacks writes of the caller; '' for a caller names no incarnation.
+local function is_lost(prefix, incarnation)
+  if incarnation == '' then
+    return false
+  end
+  local call, _, unpack, sub = tools()
+  local token, number, known, mark = unpack('<c8I4I8I8', incarnation)
+  local key, field = prefix .. 'w', string.format('%d', number)
+  local stands = call('HGET', key, field)
+  local last = stands and sub(stands, 1, 8) == token and tonumber(sub(stands, 9)) or 0
+  if last < known then
+    return true
+  end
+  if last < mark then
+    call('HSET', key, field, token .. string.format('%.0f', mark))
+  end
+  return false
+end
+
+-- mark NS:{P}: rows incarnation -> nothing. Only writes the mark: what was read before on the same
+-- connection is then covered by WAIT, which waits for what that connection has written.
+local function mark(keys, args)
+  if is_lost(keys[1], args[#args]) then
+    return redis.error_reply(LOST)
+  end
+  return redis.status_reply('OK')
+end
+
+-- The fate that stands under a claim id, for whoever brings this record; T (taken) where it is that of
+-- another document: two workers had the same number. The head of a record is compared (records.py).
+local function fate_of(value, record)
+  local sub = string.sub
+  local fate = sub(value, 1, 1)
+  local same = sub(value, 2, 9) == sub(record, 1, 8) and sub(value, 18, 33) == sub(record, 17, 32)
+  return (fate == 'V' or same) and fate or 'T'
+end
+
+-- probe NS:{P}: rows limit width incarnation -> sightings. A row: key suffix (width bytes), score (16 decimal
 -- digits), claim id, mode u8. Returns the other claims at the score, oldest first; mode 1 inserts the
 -- row's claim when there is none, mode 2 always, mode 0 never.
 local function probe(keys, args)
   local call, _, unpack = tools()
   local prefix, rows, limit, width = keys[1], args[1], tonumber(args[2]), tonumber(args[3])
   local form, sightings = row_form(width) .. 'c8B', Sightings.new(limit)
+  if is_lost(prefix, args[#args]) then
+    return redis.error_reply(LOST)
+  end
   for at = 1, #rows, width + 25 do
     local suffix, score, claim, mode = unpack(form, rows, at)
     local key = prefix .. suffix
@@ -103,14 +153,16 @@ local function probe(keys, args)
   return sightings:packed()
 end
 
--- Returns what says whether a claim is behind the fence of a partition.
+-- Returns what says whether a claim is behind the fence of a partition, and the fence.
 local function fence(prefix)
   local unpack = struct.unpack
-  local high, low = unpack('>I4I4', redis.call('GET', prefix .. 'f') or string.rep('\0', 8))
-  return function(claim)
+  local stands = redis.call('GET', prefix .. 'f') or string.rep('\0', 8)
+  local high, low = unpack('>I4I4', stands)
+  local function is_behind(claim)
     local mine, rest = unpack('>I4I4', claim)
     return mine < high or (mine == high and rest < low)
   end
+  return is_behind, stands
 end
 
 -- The bucket of a claim's record where there is one partition: ``finalize`` of shingles.py and
@@ -176,9 +228,9 @@ local function farther(prefix, buckets, at_sketch, bytes, most)
   end
 end
 
--- register NS:{P}: rows limit width tables all [buckets at_sketch bytes most [count]] -> one byte for
--- each row, pairs of (row number u32, claim id 8 bytes), the partition's originals; where ``count`` is
--- given, how many claims were passed over by their record. All of a protocol's attempt
+-- register NS:{P}: rows limit width tables all [buckets at_sketch bytes most count] incarnation -> one
+-- byte for each row, pairs of (row number u32, claim id 8 bytes), the partition's originals, how many
+-- claims were passed over by their record, the fence. All of a protocol's attempt
 -- for documents that meet nobody unknown; what else they meet is told, and nothing of them written.
 -- Where the Hamming distance of fingerprints decides, claims are passed over as if they were known
 -- whose record shows one further than so many bits.
@@ -186,14 +238,19 @@ end
 -- record, and for each of the tables a key suffix (width bytes) and a score (16 decimal digits);
 -- after these up to ``all`` more, where it is entered without looking.
 -- The byte: O an original now; M (met) the pairs tell other claims under its keys; F (full) there are
--- more than limit under one of them; P or V the fate that a claim with this id had already.
+-- more than limit under one of them; P or V the fate that a claim with this id had already; T: the id
+-- is another document's.
 local function register(keys, args)
   local call, pack, unpack = tools()
   local prefix, rows, limit = keys[1], args[1], tonumber(args[2])
   local width, tables, all = tonumber(args[3]), tonumber(args[4]), tonumber(args[5])
   local form, at, row, committed = row_form(width), 1, 0, 0
-  local fates, found, ruled_out, fenced, is_far = {}, {}, 0, fence(prefix), never
-  if args[6] then
+  local fates, found, ruled_out, is_far = {}, {}, 0, never
+  local fenced, stands = fence(prefix)
+  if is_lost(prefix, args[#args]) then
+    return redis.error_reply(LOST)
+  end
+  if args[7] then
     is_far = farther(
       prefix, tonumber(args[6]), tonumber(args[7]), tonumber(args[8]), tonumber(args[9])
     )
@@ -242,15 +299,13 @@ local function register(keys, args)
         end
         fate = 'O'
       else
-        fate = string.sub(call('HGET', bucket_key, claim), 1, 1)
+        fate = fate_of(call('HGET', bucket_key, claim), record)
       end
     end
     fates[#fates + 1], row = fate, row + 1
   end
   local originals = call('INCRBY', prefix .. 'n', committed)
-  local reply = { table.concat(fates), table.concat(found), originals }
-  reply[4] = args[10] and ruled_out
-  return reply
+  return { table.concat(fates), table.concat(found), originals, ruled_out, stands }
 end
 
 -- page NS:{P}: rows limit width -> sightings, of the claims that come after one that was sighted.
@@ -323,19 +378,26 @@ local function look(keys, args)
   return sightings:packed()
 end
 
--- put NS:{P}: rows -> nothing. A row: claim id, bucket u32, length u32, record.
+-- put NS:{P}: rows incarnation -> one byte for each row, and the fence: the fate that stands (see
+-- ``fate_of``), V behind the fence. A row: claim id, bucket u32, length u32, record.
 local function put(keys, args)
   local call, _, unpack = tools()
-  local prefix, rows, at = keys[1], args[1], 1
-  local fenced = fence(prefix)
+  local prefix, rows, at, fates = keys[1], args[1], 1, {}
+  local fenced, stands = fence(prefix)
+  if is_lost(prefix, args[#args]) then
+    return redis.error_reply(LOST)
+  end
   while at <= #rows do
     local claim, bucket, record
     claim, bucket, record, at = unpack('<c8I4I4c0', rows, at)
+    local key, fate = prefix .. 'c' .. bucket, 'V'
     if not fenced(claim) then
-      call('HSETNX', prefix .. 'c' .. bucket, claim, 'P' .. record)
+      local written = call('HSETNX', key, claim, 'P' .. record) == 1
+      fate = written and 'P' or fate_of(call('HGET', key, claim), record)
     end
+    fates[#fates + 1] = fate
   end
-  return redis.status_reply('OK')
+  return { table.concat(fates), stands }
 end
 
 -- read NS:{P}: rows -> for each row length u32, value (length 0: there is none).
@@ -352,12 +414,15 @@ local function read(keys, args)
   return table.concat(values)
 end
 
--- settle NS:{P}: rows -> one byte for each row, the fate that stands; and the partition's originals.
--- A row: claim id, bucket u32, fate u8 ('O' or 'V'). A claim without a record can only become void.
+-- settle NS:{P}: rows incarnation -> one byte for each row, the fate that stands; the partition's
+-- originals; the fence. A row: claim id, bucket u32, fate u8 ('O' or 'V'). A claim without a record can only become void.
 local function settle(keys, args)
   local call, _, unpack, sub = tools()
   local prefix, rows, fates, committed = keys[1], args[1], {}, 0
-  local fenced = fence(prefix)
+  local fenced, before = fence(prefix)
+  if is_lost(prefix, args[#args]) then
+    return redis.error_reply(LOST)
+  end
   for at = 1, #rows, 13 do
     local claim, bucket, fate = unpack('<c8I4c1', rows, at)
     local key = prefix .. 'c' .. bucket
@@ -375,7 +440,7 @@ local function settle(keys, args)
     end
     fates[#fates + 1] = stands
   end
-  return { table.concat(fates), call('INCRBY', prefix .. 'n', committed) }
+  return { table.concat(fates), call('INCRBY', prefix .. 'n', committed), before }
 end
 
 -- withdraw NS:{P}: rows width -> nothing. A row: key suffix (width bytes), claim id.
@@ -400,11 +465,14 @@ local function forget(keys, args)
   return redis.status_reply('OK')
 end
 
--- note NS:{P}: rows width -> nothing. Enters claims without looking.
+-- note NS:{P}: rows width incarnation -> nothing. Enters claims without looking.
 -- A row: key suffix (width bytes), score (16 decimal digits), claim id.
 local function note(keys, args)
   local call, _, unpack, sub = tools()
   local prefix, rows, width = keys[1], args[1], tonumber(args[2])
+  if is_lost(prefix, args[#args]) then
+    return redis.error_reply(LOST)
+  end
   for at = 1, #rows, width + 24 do
     local score, claim = unpack('<c16c8', rows, at + width)
     call('ZADD', prefix .. sub(rows, at, at + width - 1), score, claim)
@@ -454,6 +522,20 @@ local function retire(keys, args)
   return table.concat(fates)
 end
 
+-- Drops the marks of workers that wrote nothing for a day before a fence.
+local DAY = 86400000
+local function drop_marks(prefix, before)
+  local call, _, unpack, sub = tools()
+  local high, low = unpack('>I4I4', before)
+  local oldest = high * 512 + math.floor(low / 8388608) - DAY
+  local marks = call('HGETALL', prefix .. 'w')
+  for i = 1, #marks, 2 do
+    if tonumber(sub(marks[i + 1], 9)) < oldest then
+      call('HDEL', prefix .. 'w', marks[i])
+    end
+  end
+end
+
 -- clear NS:{P}: buckets fence cutoff time_at -> claim ids of the originals behind the fence that
 -- stay, of the void claims before it, how many originals expired, how many other claims were removed,
 -- the partition's originals. Moves the fence forward; of the buckets (u32 each) removes whatever is
@@ -465,6 +547,7 @@ local function clear(keys, args)
   local at_time = tonumber(args[4])
   if call('GET', prefix .. 'f') ~= args[2] and not fence(prefix)(args[2]) then
     call('SET', prefix .. 'f', args[2])
+    drop_marks(prefix, args[2])
   end
   local fenced = fence(prefix)
   local stay, void, expired, removed = {}, {}, 0, 0
@@ -515,32 +598,53 @@ local function list(keys, args)
   return { table.concat(counts), table.concat(found) }
 end
 
--- Returns the time of the server, Unix time in seconds, as text.
-local function clock()
+-- Worker numbers that there are; a new worker takes that of the one so many entries ago.
+local NUMBERS = 8192
+-- No time of day from here on is believed (2080, in milliseconds): claim ids end in 2089.
+local UNBELIEVABLE = 3471292800000
+
+-- Moves the clock of the index forward and returns it: a hybrid logical clock, never behind what a
+-- caller brings, and never moved ahead by the server's time of day alone, nor by that of the caller
+-- alone: either may be wrong. All in milliseconds of Unix time.
+local function clock(key, brought, of_day)
+  local call = tools()
   local now = redis.call('TIME')
-  return now[1] .. '.' .. string.format('%06d', now[2])
+  local time = math.min(now[1] * 1000 + math.floor(now[2] / 1000), tonumber(of_day))
+  local stands = tonumber(call('HGET', key, 'clock') or 0)
+  local moved = math.max(stands, tonumber(brought), time < UNBELIEVABLE and time or 0)
+  if moved > stands then
+    call('HSET', key, 'clock', string.format('%.0f', moved))
+  end
+  return moved
 end
 
--- enter NS:{index}: configuration layout -> the configuration and the layout that stand (the first
--- caller's), a number for the calling worker, and the server's time.
+-- enter NS:{index}: configuration layout clock time token -> the configuration and the layout that stand
+-- (the first caller's), a number for the calling worker, the clock of the index, and 1 where the index
+-- begins with this call.
 local function enter(keys, args)
   local call = tools()
-  call('HSETNX', keys[1], 'configuration', args[1])
+  local begins = call('HSETNX', keys[1], 'configuration', args[1])
   call('HSETNX', keys[1], 'layout', args[2])
   local stands = call('HMGET', keys[1], 'configuration', 'layout')
-  return { stands[1], stands[2], call('HINCRBY', keys[1], 'workers', 1), clock() }
+  local number = call('HINCRBY', keys[1], 'workers', 1) % NUMBERS
+  call('HSET', keys[1] .. ':w', string.format('%d', number), args[5])
+  local moved = clock(keys[1], args[3], args[4])
+  return { stands[1], stands[2], number, string.format('%.0f', moved), begins }
 end
 
--- advance NS:{index}: time -> the watermark that stands ('' for none), the server's time. Moves the
--- watermark forward; a time of '' only asks.
+-- advance NS:{index}: watermark clock time number token -> the watermark that stands ('' for none), the
+-- clock of the index. Moves both forward; a watermark of '' only asks.
 local function advance(keys, args)
   local call = tools()
+  if args[5] ~= '' and call('HGET', keys[1] .. ':w', args[4]) ~= args[5] then
+    return redis.error_reply(LOST)
+  end
   local stands = call('HGET', keys[1], 'watermark') or ''
   if args[1] ~= '' and (stands == '' or tonumber(stands) < tonumber(args[1])) then
     call('HSET', keys[1], 'watermark', args[1])
     stands = args[1]
   end
-  return { stands, clock() }
+  return { stands, string.format('%.0f', clock(keys[1], args[2], args[3])) }
 end
 
 -- forgot NS:{index}: count -> nothing. Counts what was forgotten.
@@ -549,38 +653,42 @@ local function forgot(keys, args)
   return redis.status_reply('OK')
 end
 
--- turn NS:{index}: interval patience -> whether it is the caller's turn to sweep (1 or 0): when the
+-- turn NS:{index}: interval patience clock time -> whether it is the caller's turn to sweep (1 or 0): when the
 -- latest sweep began so many seconds ago, or patience ago if nothing was forgotten since.
 local function turn(keys, args)
   local call = tools()
-  local now, known = tonumber(clock()), call('HMGET', keys[1], 'began', 'forgotten', 'seen')
+  local now = clock(keys[1], args[3], args[4]) / 1000
+  local known = call('HMGET', keys[1], 'began', 'forgotten', 'seen')
   local wait = tonumber(args[(known[2] or '') == (known[3] or '') and 2 or 1])
-  if now - tonumber(known[1] or 0) < wait then
+  -- What began later than now began by a clock that was wrong.
+  local since = now - tonumber(known[1] or 0)
+  if since >= 0 and since < wait then
     return 0
   end
   call('HSET', keys[1], 'began', now, 'seen', known[2] or '')
   return 1
 end
 
-redis.register_function('stream_dedup_1_probe', probe)
-redis.register_function('stream_dedup_1_register', register)
-redis.register_function('stream_dedup_1_page', page)
-redis.register_function('stream_dedup_1_put', put)
+redis.register_function('stream_dedup_2_probe', probe)
+redis.register_function('stream_dedup_2_register', register)
+redis.register_function('stream_dedup_2_page', page)
+redis.register_function('stream_dedup_2_put', put)
+redis.register_function('stream_dedup_2_mark', mark)
 redis.register_function({
-  function_name = 'stream_dedup_1_look', callback = look, flags = { 'no-writes' },
+  function_name = 'stream_dedup_2_look', callback = look, flags = { 'no-writes' },
 })
 redis.register_function({
-  function_name = 'stream_dedup_1_read', callback = read, flags = { 'no-writes' },
+  function_name = 'stream_dedup_2_read', callback = read, flags = { 'no-writes' },
 })
-redis.register_function('stream_dedup_1_settle', settle)
-redis.register_function('stream_dedup_1_withdraw', withdraw)
-redis.register_function('stream_dedup_1_forget', forget)
-redis.register_function('stream_dedup_1_enter', enter)
-redis.register_function('stream_dedup_1_note', note)
-redis.register_function('stream_dedup_1_renew', renew)
-redis.register_function('stream_dedup_1_retire', retire)
-redis.register_function('stream_dedup_1_clear', clear)
-redis.register_function('stream_dedup_1_list', list)
-redis.register_function('stream_dedup_1_advance', advance)
-redis.register_function('stream_dedup_1_forgot', forgot)
-redis.register_function('stream_dedup_1_turn', turn)
+redis.register_function('stream_dedup_2_settle', settle)
+redis.register_function('stream_dedup_2_withdraw', withdraw)
+redis.register_function('stream_dedup_2_forget', forget)
+redis.register_function('stream_dedup_2_enter', enter)
+redis.register_function('stream_dedup_2_note', note)
+redis.register_function('stream_dedup_2_renew', renew)
+redis.register_function('stream_dedup_2_retire', retire)
+redis.register_function('stream_dedup_2_clear', clear)
+redis.register_function('stream_dedup_2_list', list)
+redis.register_function('stream_dedup_2_advance', advance)
+redis.register_function('stream_dedup_2_forgot', forgot)
+redis.register_function('stream_dedup_2_turn', turn)

@@ -98,6 +98,15 @@ class ClockJump(_OnWorker):
         self.worker.set_clock(0)
 
 
+class ClockStep(ClockJump):
+    """The clock of a worker steps by an hour, on or back, and stays so until the next step."""
+
+    name = "worker clock step"
+
+    def end(self) -> None:
+        """Leave it so; what follows must go well with it."""
+
+
 class RebalanceStorm(Fault):
     """Members join the group, are given partitions that they do nothing with, and leave."""
 
@@ -127,4 +136,4 @@ class RebalanceStorm(Fault):
         guest.close()
 
 
-KINDS = (WorkerKill, WorkerTerm, WorkerPause, ClockJump, RebalanceStorm)
+KINDS = (WorkerKill, WorkerTerm, WorkerPause, ClockJump, ClockStep, RebalanceStorm)
