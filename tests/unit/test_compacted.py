@@ -40,7 +40,7 @@ def test_polls_that_give_nothing_are_no_progress(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(compacted, "open_reader", lambda *_: Consumer(silent=50))
     beats: list[None] = []
 
-    read = list(compacted.read_all(Settings(), "groups", lambda: beats.append(None)))
+    read: list[Any] = list(compacted.read_all(Settings(), "groups", lambda: beats.append(None)))
 
     assert read == [[1], [2], [3]]
     assert len(beats) <= 4
