@@ -56,6 +56,8 @@ class Sightings(NamedTuple):
 
     def without(self, rows: Collection[int]) -> Sightings:
         """Leave some rows out."""
+        if not rows:
+            return self
         return self.where(~np.isin(self.rows, np.fromiter(rows, np.int64, len(rows))))
 
     def where(self, kept: npt.NDArray[np.bool_]) -> Sightings:
