@@ -148,6 +148,10 @@ class Limited(asyncio.Protocol):
         """Return whether a whole request is there, and its answer is not."""
         raise NotImplementedError
 
+    def is_idle(self) -> bool:
+        """Return whether no request is being received or answered, as far as heads have come."""
+        raise NotImplementedError
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin to count."""
         self._to = cast("asyncio.Transport", transport)
@@ -168,9 +172,11 @@ class Limited(asyncio.Protocol):
         super().data_received(data)
 
     def on_response_complete(self) -> None:
-        """Wait for the next request, without haste."""
+        """Wait for the next request without haste, unless it has come behind this one already."""
         self._begun, self._received, self._since = None, 0, self._now()
         super().on_response_complete()  # type: ignore[misc] # it is uvicorn's
+        if not self.is_idle():
+            self._begun = self._since
 
     def resume_writing(self) -> None:
         """Note that the client has read much of what was waiting for it."""

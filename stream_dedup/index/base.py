@@ -307,10 +307,11 @@ def _hashes(names: Iterable[bytes], seed: int) -> npt.NDArray[np.uint64]:
 
 
 def _encoded(document_id: DocumentId) -> bytes:
-    """Tell the id 1 from the id "1"."""
+    """Return bytes that no other id has: the id 1 is not the id "1", nor one with a NUL before."""
     if isinstance(document_id, int):
         return b"\0%d" % document_id
-    return document_id.encode("utf-8", "surrogatepass")
+    encoded = document_id.encode("utf-8", "surrogatepass")
+    return b"\0" + encoded if encoded.startswith(b"\0") else encoded
 
 
 def duplicate_id(original_id: DocumentId, digest: bytes) -> str:

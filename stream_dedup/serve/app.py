@@ -47,7 +47,8 @@ def make_app(
         token: what a client must send to ask; empty when anybody may.
         groups: the states of duplicate groups, if they are at hand; closed likewise.
     """
-    lane = Lane(source.ask, _WAITING * settings.serve_documents)
+    most = _WAITING * settings.serve_documents, _WAITING * settings.serve_bytes
+    lane = Lane(source.ask, *most)
     service = _Service(settings, lane, groups)
 
     @asynccontextmanager

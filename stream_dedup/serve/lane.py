@@ -10,15 +10,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from typing import NamedTuple
 
 from stream_dedup.query import Answer, Question
 
-#: Questions answered in one call; a few milliseconds.
-PIECE = 32
+#: Questions answered in one call, and bytes that the texts of several have together: some
+#: milliseconds. One text alone, as long and as hostile as may be, takes up to a second.
+PIECE, PIECE_BYTES = 32, 1 << 18
 
 Ask = Callable[[Sequence[Question]], list[Answer]]
 
@@ -29,17 +30,30 @@ class Busy(Exception):  # noqa: N818 - a state of things
 
 class _Piece(NamedTuple):
     questions: Sequence[Question]
+    bytes: int
     answers: asyncio.Future[list[Answer]]
+
+    def fits(self, count: int, size: int) -> bool:
+        """Return whether it may go together with so many others, of so many bytes."""
+        return not count or (
+            count + len(self.questions) <= PIECE and size + self.bytes <= PIECE_BYTES
+        )
 
 
 class Lane:
     """Answers questions of many requests in one thread."""
 
-    def __init__(self, ask: Ask, most: int) -> None:
-        """Answer by ``ask``; let ``most`` questions wait, and refuse further ones."""
+    def __init__(self, ask: Ask, most: int, most_bytes: int) -> None:
+        """Let questions be answered.
+
+        Args:
+            ask: answers them, in the thread.
+            most: questions that may wait; further ones are refused.
+            most_bytes: bytes that their texts may have together, likewise.
+        """
         self._ask = ask
-        self._most = most
-        self._waiting = 0
+        self._most, self._most_bytes = most, most_bytes
+        self._waiting, self._waiting_bytes = 0, 0
         self._pieces: deque[_Piece] = deque()
         self._thread = ThreadPoolExecutor(1, "look-up")
         self._task: asyncio.Task[None] | None = None
@@ -51,16 +65,19 @@ class Lane:
             Busy: too many wait already.
             ServiceError: the index is out of reach.
         """
-        if self._waiting and self._waiting + len(questions) > self._most:
+        sizes = [_size(question) for question in questions]
+        count, size = self._waiting + len(questions), self._waiting_bytes + sum(sizes)
+        if self._waiting and (count > self._most or size > self._most_bytes):
             raise Busy
-        self._waiting += len(questions)
+        self._waiting, self._waiting_bytes = count, size
         try:
             answers: list[Answer] = []
-            for start in range(0, len(questions), PIECE):
-                answers += await self._answer(questions[start : start + PIECE])
+            for start, end in _cuts(sizes):
+                answers += await self._answer(questions[start:end], sum(sizes[start:end]))
             return answers
         finally:
             self._waiting -= len(questions)
+            self._waiting_bytes -= sum(sizes)
 
     async def close(self) -> None:
         """Finish what is being answered, and end the thread."""
@@ -68,9 +85,9 @@ class Lane:
             await self._task
         self._thread.shutdown()
 
-    def _answer(self, questions: Sequence[Question]) -> asyncio.Future[list[Answer]]:
+    def _answer(self, questions: Sequence[Question], size: int) -> asyncio.Future[list[Answer]]:
         loop = asyncio.get_running_loop()
-        piece = _Piece(questions, loop.create_future())
+        piece = _Piece(questions, size, loop.create_future())
         self._pieces.append(piece)
         if self._task is None or self._task.done():
             self._task = loop.create_task(self._run())
@@ -96,10 +113,26 @@ class Lane:
     def _take(self) -> list[_Piece]:
         """Take waiting pieces, as many as make one call."""
         taken: list[_Piece] = []
-        count = 0
-        while self._pieces and (not taken or count + len(self._pieces[0].questions) <= PIECE):
+        count = size = 0
+        while self._pieces and self._pieces[0].fits(count, size):
             piece = self._pieces.popleft()
             if not piece.answers.done():
                 taken.append(piece)
-                count += len(piece.questions)
+                count, size = count + len(piece.questions), size + piece.bytes
         return taken
+
+
+def _size(question: Question) -> int:
+    return len(question.document.text.encode("utf-8", "surrogatepass"))
+
+
+def _cuts(sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Yield where pieces of questions with texts of these sizes begin and end."""
+    start = size = 0
+    for place, own in enumerate(sizes):
+        if place > start and (place - start == PIECE or size + own > PIECE_BYTES):
+            yield start, place
+            start, size = place, 0
+        size += own
+    if sizes:
+        yield start, len(sizes)

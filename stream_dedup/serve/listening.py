@@ -28,6 +28,10 @@ def run_until_stopped(app: ASGIApp, listener: socket.socket) -> None:
             cycle: RequestResponseCycle | None = self.cycle
             return cycle is not None and not (cycle.more_body or cycle.response_complete)
 
+        def is_idle(self) -> bool:
+            cycle: RequestResponseCycle | None = self.cycle
+            return cycle is None or bool(cycle.response_complete)
+
     config = uvicorn.Config(
         app,
         http=Bounded,

@@ -38,6 +38,10 @@ STALLED = {
     "half a body": b"POST /v1/query HTTP/1.1\r\nHost: localhost\r\nContent-Length: 900\r\n\r\n{",
     "half a chunk": b"POST /login HTTP/1.1\r\nHost: localhost\r\n"
     b"Transfer-Encoding: chunked\r\n\r\nff\r\n{",
+    "another request behind one, half": b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    b"POST /v1/query HTTP/1.1\r\nHost: localhost\r\nContent-Length: 900\r\n\r\n{",
+    "another log-in behind one, half": b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    b"POST /login HTTP/1.1\r\nHost: localhost\r\nContent-Length: 900\r\n\r\n",
     "idle": b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n",
 }
 #: Kinds that send a byte now and then.

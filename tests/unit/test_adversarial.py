@@ -16,10 +16,11 @@ from benchmarks.adversarial import Spread, aim, honest, keys_of, settings_of, sp
 from stream_dedup import ConfigurationMismatch, Deduplicator, Document
 from stream_dedup.deduplicator import Stages
 from stream_dedup.fingerprint.fingerprinter import Fingerprinter
-from stream_dedup.index.base import id_hashes
+from stream_dedup.index.base import duplicate_id, id_hashes
 from stream_dedup.index.description import describe
 from stream_dedup.index.registry import Registry
 from stream_dedup.index.state import StateFile
+from stream_dedup.types import DocumentId, Status
 
 DOCUMENTS = 2_000
 #: Bits of an id's hash that the attacker brings together, and how many ids of it.
@@ -87,6 +88,19 @@ def test_identities_and_places_of_ids_have_keys_of_their_own() -> None:
     seeds = Fingerprinter(settings_of("minhash", "a secret")).id_seeds
 
     assert len({*seeds, 0}) == len(seeds) + 1
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [(1, "1"), (1, "\x001"), (-5, "\0-5"), ("a", "\0a"), ("\0a", "\0\0a"), ("é", "e\u0301")],
+)
+def test_no_id_passes_for_another(one: DocumentId, other: DocumentId) -> None:
+    with Deduplicator() as deduplicator:
+        first, second = deduplicator.decide([Document(one, "a text"), Document(other, "a text")])
+
+    assert (first.status, second.status) == (Status.ORIGINAL, Status.EXACT_DUPLICATE)
+    assert len(set(id_hashes([one, other], 0).tolist())) == 2
+    assert duplicate_id(one, b"digest") != duplicate_id(other, b"digest")
 
 
 def test_without_a_seed_ids_are_hashed_as_ever() -> None:

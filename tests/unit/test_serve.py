@@ -325,7 +325,7 @@ class TestLane:
             return self.answer(questions)
 
         async def work() -> list[list[Answer]]:
-            one_lane = Lane(ask, 1_000)
+            one_lane = Lane(ask, 1_000, 1_000)
             tasks = [asyncio.create_task(one_lane.ask(self.questions(2 * lane.PIECE, "batch")))]
             await asyncio.to_thread(began.wait, 10)
             tasks += [
@@ -352,7 +352,7 @@ class TestLane:
             return self.answer(questions)
 
         async def work() -> None:
-            one_lane = Lane(ask, 2)
+            one_lane = Lane(ask, 2, 1_000)
             first = asyncio.create_task(one_lane.ask(self.questions(3)))
             await asyncio.sleep(0)
             with pytest.raises(Busy):
@@ -360,6 +360,52 @@ class TestLane:
             free.set()
             assert len(await first) == 3
             assert len(await one_lane.ask(self.questions(1))) == 1
+            await one_lane.close()
+
+        asyncio.run(work())
+
+    def test_long_texts_go_in_calls_of_their_own(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Otherwise one call takes as long as 32 requests of the largest size do."""
+        monkeypatch.setattr(lane, "PIECE_BYTES", 10)
+        calls: list[list[Any]] = []
+
+        def ask(questions: Sequence[Question]) -> list[Answer]:
+            calls.append([question.id for question in questions])
+            return self.answer(questions)
+
+        async def work() -> None:
+            one_lane = Lane(ask, 100, 1_000)
+            lengths = {"a": [4, 4, 4], "b": [2], "c": [7], "d": [99], "e": [1]}
+            requests = [
+                [Question(Document("", "é" * (length // 2) + "x" * (length % 2)), name)]
+                for name, own in lengths.items()
+                for length in own
+            ]
+            requests[:3] = [[question for request in requests[:3] for question in request]]
+            await asyncio.gather(*map(one_lane.ask, requests))
+            await one_lane.close()
+
+        asyncio.run(work())
+
+        assert calls == [["a", "a", "b"], ["c"], ["d"], ["e", "a"]]
+
+    def test_too_long_ones_are_refused_but_never_a_request_alone(self) -> None:
+        free = threading.Event()
+
+        def ask(questions: Sequence[Question]) -> list[Answer]:
+            free.wait(10)
+            return self.answer(questions)
+
+        async def work() -> None:
+            one_lane = Lane(ask, 100, 10)
+            long, short = Question(Document("", "é" * 4)), Question(Document("", "xyz"))
+            first = asyncio.create_task(one_lane.ask([long, long]))
+            await asyncio.sleep(0)
+            with pytest.raises(Busy):
+                await one_lane.ask([short])
+            free.set()
+            assert len(await first) == 2
+            assert len(await one_lane.ask([short])) == 1
             await one_lane.close()
 
         asyncio.run(work())
@@ -375,7 +421,7 @@ class TestLane:
             return self.answer(questions)
 
         async def work() -> None:
-            one_lane = Lane(ask, 100)
+            one_lane = Lane(ask, 100, 1_000)
             tasks = [asyncio.create_task(one_lane.ask(self.questions(1, "first")))]
             await asyncio.to_thread(began.wait, 10)
             tasks += [

@@ -46,6 +46,10 @@ class _Connection(Limited):
         """Return whether a whole request is there, and its answer is not."""
         return self._answer is not None and not self._answer.done()
 
+    def is_idle(self) -> bool:
+        """Return that it is never: one request is all that there is."""
+        return False
+
     def data_received(self, data: bytes) -> None:
         """Answer as soon as the head is there."""
         super().data_received(data)
