@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from typing import Any
@@ -19,8 +18,8 @@ from redis.exceptions import (
     RedisError,
 )
 
-from stream_dedup.errors import ServiceError, SettingsError
-from stream_dedup.index.failures import CountedRetry, Kind, count, kind_of
+from stream_dedup.errors import RefusedCallError, ServiceError, SettingsError
+from stream_dedup.index.failures import CountedRetry, Kind, count, is_of_the_call, kind_of, text_of
 from stream_dedup.secrets import secret_of
 from stream_dedup.settings import Settings
 from stream_dedup.tls import tls_context
@@ -29,9 +28,6 @@ from stream_dedup.tls_trouble import tls_trouble
 Client = redis.Redis | redis.RedisCluster
 
 _RETRIES = 3
-#: What the client puts before an error in a pipeline: the bytes of the call, which hold documents'
-#: ids and sketches.
-_COMMAND = re.compile(r"Command # \d+ \(.*\) of pipeline caused error: ", re.DOTALL)
 _PORT = 6379
 
 
@@ -99,9 +95,10 @@ def reporting_errors() -> Iterator[None]:
     except (RedisError, RedisClusterException, OSError) as error:
         kind = kind_of(error)
         count(kind)
-        text = _COMMAND.sub("", str(error)) or type(error).__name__
+        text = text_of(error)
         msg = f"Redis did not carry out a call ({text[:200]}). {_advice(kind, text)}."
-        raise ServiceError(msg) from error
+        failure = RefusedCallError if is_of_the_call(error) else ServiceError
+        raise failure(msg) from error
 
 
 def _advice(kind: Kind, text: str) -> str:
