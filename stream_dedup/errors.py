@@ -6,6 +6,7 @@
     ├── StateError             a state file cannot be used
     ├── ConfigurationMismatch  an index was built with another fingerprint configuration
     ├── ServiceError           Kafka or Redis is unreachable or not set up as needed
+    │   └── RefusedCallError   it works, and answers this very call with an error
     └── WorkerError            a process of ``run --jobs`` has ended
 
 Each message is one sentence on what is wrong and one on what to do next. ``exit_code`` is the
@@ -49,6 +50,10 @@ class ServiceError(StreamDedupError):
     """Kafka or Redis is unreachable or not set up as needed."""
 
     exit_code = 69
+
+
+class RefusedCallError(ServiceError):
+    """A service works, and does not carry out this very call; another one may do well."""
 
 
 class WorkerError(StreamDedupError):

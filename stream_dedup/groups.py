@@ -21,7 +21,8 @@ from stream_dedup.types import Decision, Document, DocumentId, Status
 DUPLICATE_ID = re.compile("[0-9a-f]{24}")
 
 #: Name of a duplicate group.
-DuplicateId = Annotated[str, msgspec.Meta(pattern=f"^{DUPLICATE_ID.pattern}$")]
+#: ``$`` would let a line break pass.
+DuplicateId = Annotated[str, msgspec.Meta(pattern=f"^{DUPLICATE_ID.pattern}$", max_length=24)]
 
 #: Characters that are kept of an origin, of which there may be any number in a field.
 MAX_ORIGIN_CHARACTERS = 256
@@ -134,7 +135,7 @@ class Group(msgspec.Struct, kw_only=True, omit_defaults=True):
     size: int
     exact_duplicates: int
     near_duplicates: int
-    revision: int
+    revision: Annotated[int, msgspec.Meta(ge=1, le=2**62)]
     first_seen: float | None = None
     last_seen: float | None = None
     sources: list[Source] = []

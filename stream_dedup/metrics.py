@@ -139,6 +139,10 @@ groups_published_total = Counter(
 groups_restored_total = Counter(
     f"{_PREFIX}_groups_restored_total", "States of duplicate groups put back from their topic."
 )
+foreign_states_total = Counter(
+    f"{_PREFIX}_foreign_states_total",
+    "Messages on groups_topic that are no states of groups, passed over when they were read back.",
+)
 late_documents_total = Counter(
     f"{_PREFIX}_late_documents_total",
     "Documents later than the setting lateness, whose originals may have been removed.",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from typing import Any
@@ -19,8 +18,8 @@ from redis.exceptions import (
     RedisError,
 )
 
-from stream_dedup.errors import ServiceError, SettingsError
-from stream_dedup.index.failures import CountedRetry, Kind, count, kind_of
+from stream_dedup.errors import RefusedCallError, ServiceError, SettingsError
+from stream_dedup.index.failures import CountedRetry, Kind, count, is_of_the_call, kind_of, text_of
 from stream_dedup.secrets import secret_of
 from stream_dedup.settings import Settings
 from stream_dedup.tls import tls_context
@@ -34,9 +33,6 @@ class LostWritesError(ServiceError):
 
 
 _RETRIES = 3
-#: What the client puts before an error in a pipeline: the bytes of the call, which hold documents'
-#: ids and sketches.
-_COMMAND = re.compile(r"Command # \d+ \(.*\) of pipeline caused error: ", re.DOTALL)
 _PORT = 6379
 _LOST = (
     "Redis has lost writes: it was restarted from an older snapshot, emptied, or a replica took "
@@ -109,11 +105,12 @@ def reporting_errors() -> Iterator[None]:
     except (RedisError, RedisClusterException, OSError) as error:
         kind = kind_of(error)
         count(kind)
-        text = _COMMAND.sub("", str(error)) or type(error).__name__
         if kind is Kind.LOST_WRITES:
             raise LostWritesError(_LOST) from error
+        text = text_of(error)
         msg = f"Redis did not carry out a call ({text[:200]}). {_advice(kind, text)}."
-        raise ServiceError(msg) from error
+        failure = RefusedCallError if is_of_the_call(error) else ServiceError
+        raise failure(msg) from error
 
 
 def _advice(kind: Kind, text: str) -> str:

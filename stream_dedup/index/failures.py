@@ -59,6 +59,28 @@ LOST = re.compile(r"(?:^|caused error: )LOST ")
 _COUNTERS = {kind: metrics.redis_errors_total.labels(str(kind)) for kind in Kind}
 
 
+#: What the client puts before an error in a pipeline: the bytes of the call, which hold documents'
+#: ids and sketches.
+_COMMAND = re.compile(r"Command # \d+ \(.*\) of pipeline caused error: ", re.DOTALL)
+#: A state of the server has a code (BUSY, MISCONF, NOREPLICAS, ...), of which the client strips the
+#: common ones; or it is one of these, which pass as well.
+_STATE = re.compile(
+    r"(?!WRONGTYPE)[A-Z]{3,} |.*(Function not found|Script killed|access a non local key)",
+    re.DOTALL,
+)
+
+
+def text_of(error: Exception) -> str:
+    """Return what an error says, without the call."""
+    return _COMMAND.sub("", str(error)) or type(error).__name__
+
+
+def is_of_the_call(error: Exception) -> bool:
+    """Tell whether a server that works has answered this very call with an error."""
+    plain = type(error) in {client.ResponseError, client.DataError}
+    return plain and kind_of(error) is Kind.OTHER and not _STATE.match(text_of(error))
+
+
 def kind_of(error: Exception) -> Kind:
     """Say what kind of error the client has raised."""
     if LOST.search(str(error)):

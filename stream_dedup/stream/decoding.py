@@ -21,6 +21,7 @@ from stream_dedup.types import Choice, Document, DocumentId, ids_meant_by
 
 #: Characters of a document id. Ids are stored with every original and repeated in every copy.
 MAX_ID_CHARACTERS = 1024
+_SMALLEST_ID, _ABOVE_IDS = -(2**63), 2**64
 #: Bytes that key, headers and annotation take beside a value, with much to spare.
 ANNOTATION_BYTES = 64 * 1024
 #: Objects and arrays that may stand inside one another, far from where any decoder gives up.
@@ -137,7 +138,7 @@ class Decoder:
             if len(identity) > MAX_ID_CHARACTERS:
                 detail = f"The id is longer than {MAX_ID_CHARACTERS} characters."
                 raise Poison(Reason.BAD_ID, detail)
-        elif not -(2**63) <= cast("int", identity) < 2**64:
+        elif not _SMALLEST_ID <= cast("int", identity) < _ABOVE_IDS:
             raise Poison(Reason.BAD_ID, "The id is an integer of more than 64 bits.")
         origin = fields.origin if self._has_origin else None
         rank = fields.rank if self._has_rank else None
@@ -167,6 +168,13 @@ class Decoder:
             return msgspec.json.decode(identity, type=str | int)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return None
+
+
+def is_id(name: DocumentId) -> bool:
+    """Tell whether a document may have this id."""
+    if isinstance(name, str):
+        return len(name) <= MAX_ID_CHARACTERS
+    return _SMALLEST_ID <= name < _ABOVE_IDS
 
 
 def ids_of_key(key: bytes | None) -> list[DocumentId]:

@@ -23,7 +23,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from stream_dedup import metrics
-from stream_dedup.errors import ServiceError
+from stream_dedup.errors import RefusedCallError, ServiceError
 from stream_dedup.groups import Member, decode_member
 from stream_dedup.index.group_store import GroupsLostError
 from stream_dedup.outage import Outage
@@ -117,10 +117,12 @@ class GroupLoop:
                 folded = self._keeper.fold(members) if members else {}
             except GroupsLostError as error:
                 log.warning("%(cause)s", {"cause": str(error)})
+                self._transport.unmark()  # what comes of that is not the batch's doing
                 self._restore(patience)
             except ServiceError as error:
                 self._outage.failed(error)
-                self._transport.unmark()
+                if not isinstance(error, RefusedCallError):  # that may be the batch's doing
+                    self._transport.unmark()
                 patience.wait(error)
             else:
                 self._outage.ended()

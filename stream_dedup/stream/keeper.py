@@ -15,10 +15,10 @@ from typing import Protocol
 import msgspec
 
 from stream_dedup import metrics
-from stream_dedup.errors import ServiceError
 from stream_dedup.groups import Group, Limits, Member, decode_group, encode
 from stream_dedup.index.group_store import Held, Swap
 from stream_dedup.settings import Settings
+from stream_dedup.stream.answers import source_of
 from stream_dedup.stream.compacted import read_all
 from stream_dedup.stream.patience import Clock
 from stream_dedup.stream.transport import Record
@@ -132,21 +132,22 @@ class Keeper:
             if record.value is None:
                 continue
             ttl = None if self._ttl is None else record.timestamp / 1000 + self._ttl - now
-            if ttl is None or ttl > 0:
-                group = self._read_group(record.value)
-                held = Held(group.revision, record.value)
-                yield group.duplicate_id, Swap(group.duplicate_id, 0, held, ttl)
+            if ttl is not None and ttl <= 0:
+                continue
+            try:
+                group = decode_group(record.value)
+            except (msgspec.DecodeError, UnicodeDecodeError):
+                self._pass_over(record)
+                continue
+            held = Held(group.revision, record.value)
+            yield group.duplicate_id, Swap(group.duplicate_id, 0, held, ttl)
 
     @staticmethod
-    def _read_group(value: bytes) -> Group:
-        try:
-            return decode_group(value)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            msg = (
-                "groups_topic holds a message that is no state of a group. Correct groups_topic, "
-                "or remove that message with a tombstone of its key."
-            )
-            raise ServiceError(msg) from error
+    def _pass_over(record: Record) -> None:
+        """Say that a message is no state of a group: what strangers write must not stop ours."""
+        metrics.foreign_states_total.inc()
+        fields = {"source": source_of(record), "reason": "not of the schema group.v1"}
+        log.warning("%(source)s of groups_topic is passed over: %(reason)s", fields)
 
     def _put_back(self, published: Mapping[str, Swap]) -> int:
         if not published:

@@ -31,7 +31,7 @@ from typing import NamedTuple, Protocol, TypeVar
 import msgspec
 
 from stream_dedup import metrics
-from stream_dedup.errors import ServiceError
+from stream_dedup.errors import RefusedCallError, ServiceError
 from stream_dedup.outage import Outage
 from stream_dedup.settings import Settings
 from stream_dedup.stream.answers import (
@@ -243,7 +243,8 @@ class Loop:
             except ServiceError as error:
                 metrics.index_retries_total.inc()
                 self._outage.failed(error)
-                self._transport.unmark()
+                if not isinstance(error, RefusedCallError):  # that may be the batch's doing
+                    self._transport.unmark()
                 patience.wait(error)
             else:
                 self._outage.ended()

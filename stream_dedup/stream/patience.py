@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from stream_dedup.errors import ServiceError
+from stream_dedup.errors import RefusedCallError, ServiceError
 
 #: Time for which a batch is tried again before the process gives up. Far below the three
 #: minutes after which Kafka takes a member that does not poll for dead.
 GIVE_UP_SECONDS = 60.0
+#: The same where a service works, but not for this batch: to wait for it is in vain.
+REFUSED_SECONDS = 5.0
 #: First and longest pause between two tries.
 BACKOFF = (0.1, 5.0)
 
@@ -43,13 +45,17 @@ class Patience:
         """Wait a little.
 
         Raises:
+            RefusedCallError: it has been too long, and the last error was one.
             ServiceError: it has been too long; caused by ``error``.
         """
+        refused = isinstance(error, RefusedCallError)
+        limit = min(self._limit, REFUSED_SECONDS) if refused else self._limit
         now = self._clock.monotonic()
         if self._began is None:
             self._began = now
-        if now - self._began >= self._limit:
-            msg = f"No batch could be finished for {self._limit:.0f} s: {error}"
-            raise ServiceError(msg) from error
+        if now - self._began >= limit:
+            msg = f"No batch could be finished for {limit:.0f} s: {error}"
+            failure = RefusedCallError if refused else ServiceError
+            raise failure(msg) from error
         self._clock.sleep(self._pause)
         self._pause = min(2 * self._pause, BACKOFF[1])

@@ -11,7 +11,7 @@ import msgspec
 
 from stream_dedup.settings import Settings
 from stream_dedup.stream.answers import fallback_id, source_of
-from stream_dedup.stream.decoding import ANNOTATION_BYTES, Decoder, ids_of_key
+from stream_dedup.stream.decoding import ANNOTATION_BYTES, Decoder, ids_of_key, is_id
 from stream_dedup.stream.files import read_lines
 from stream_dedup.stream.headers import HEADER_SOURCE
 from stream_dedup.stream.lines import line_bytes
@@ -30,13 +30,17 @@ class Told(msgspec.Struct, frozen=True):
     decided_at: datetime | None = None
 
     def own_name(self, otherwise: DocumentId) -> DocumentId:
-        """Return the document's id as far as the decision tells it."""
-        return self.original_id if self.status is Status.ORIGINAL else otherwise
+        """Return the document's id as far as the decision tells it: anybody may write to a topic."""
+        known = self.status is Status.ORIGINAL and is_id(self.original_id)
+        return self.original_id if known else otherwise
 
     def moment(self, otherwise: int) -> int:
         """Return when it was decided, in milliseconds since the epoch."""
         at = self.decided_at
-        return otherwise if at is None else round(at.timestamp() * 1000)
+        try:
+            return otherwise if at is None else round(at.timestamp() * 1000)
+        except (ValueError, OverflowError):  # a year without a zone at the ends of the calendar
+            return otherwise
 
 
 class _Annotated(msgspec.Struct):
@@ -86,7 +90,8 @@ class Reading:
         told = self._told(record.value)
         source = source_of(record)
         if self._annotated:
-            source = (dict(record.headers).get(HEADER_SOURCE) or b"").decode()
+            said = (dict(record.headers).get(HEADER_SOURCE) or b"").decode("utf-8", "replace")
+            source = said if is_id(said) else ""
         name = fallback_id(record.key, source)
         stamp = max(record.timestamp, 0)
         return Message(

@@ -30,7 +30,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
-from stream_dedup.errors import ServiceError
+from stream_dedup.errors import ServiceError, StreamDedupError
 from stream_dedup.outage import Outage
 from stream_dedup.settings import Settings
 from stream_dedup.stream.attempts import Attempts, Marker, Place
@@ -49,6 +49,7 @@ from stream_dedup.stream.transport import (
     Position,
     PublishError,
     Record,
+    StrangePublishError,
 )
 
 log = logging.getLogger(__name__)
@@ -149,7 +150,9 @@ class Transactional(ABC):
             # Who is to end needs no other producer: there is nothing to go on with.
             if not self._stopping():
                 self._recover(fenced=self._is_fenced(error))
-            raise PublishError(describe(error), refused) from error
+            known = isinstance(error, (*self._no_answer, OSError, StreamDedupError))
+            failure = PublishError if known or refused is not None else StrangePublishError
+            raise failure(describe(error), refused) from error
         self._known.update(self._offsets)
         self._attempts.passed(self._offsets)
         self._offsets = {}

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from stream_dedup.errors import StreamDedupError
+from stream_dedup.errors import RefusedCallError, StreamDedupError
 
 #: A topic and the number of one of its partitions.
 Partition = tuple[str, int]
@@ -102,6 +102,10 @@ class PublishError(StreamDedupError):
     def __init__(self, message: str, refused: Mapping[Position, str] | None = None) -> None:
         super().__init__(message)
         self.refused = refused
+
+
+class StrangePublishError(PublishError, RefusedCallError):
+    """Nothing is wrong with Kafka as far as is known: it may be what is published."""
 
 
 class Transport(Protocol):

@@ -195,14 +195,19 @@ class TestDeaths:
         assert len(stream.answered) == 8
 
 
-#: Read by every Python that is started: the program is the real one, but for two words that do to
-#: its processes what a defect of a library would. The group and the supervisor wait less.
+#: Read by every Python that is started: the program is the real one, but for some words that do to
+#: its processes what a defect of a library would: end it, hang it, have Redis answer this call
+#: with an error, or raise an error that nobody expects. The group and the supervisor wait less.
 _DEFECTS = """
 import os, signal, time
 from stream_dedup.stream import kafka_limits
 kafka_limits.SESSION_TIMEOUT_MS = 1500
 from stream_dedup_workers import supervisor
 supervisor.RESTART_PAUSE = (0.1, 0.2)
+from stream_dedup.stream import patience
+patience.REFUSED_SECONDS = 0.3
+from stream_dedup.index.rounds import Round
+from stream_dedup.stream import transactional
 from stream_dedup.fingerprint.fingerprinter import Fingerprinter
 from stream_dedup.stream.decoding import Decoder
 
@@ -211,7 +216,32 @@ fingerprint, decode = Fingerprinter.fingerprint, Decoder.decode
 def killed(self, texts, *more):
     if any("kill-the-process" in text for text in texts):
         os.kill(os.getpid(), signal.SIGKILL)
+    Round.spoiled = any("spoil-the-call" in text for text in texts)
     return fingerprint(self, texts, *more)
+
+run = Round.run
+
+def spoiled(self):
+    if Round.spoiled:
+        self._send("settle", 0, b"less than a row")
+    run(self)
+
+publish = transactional.Transactional.publish
+
+def unpublished(self, outputs):
+    transact = self._transact
+
+    def some(outputs, places):
+        values = [one.value for one in outputs if one.topic.endswith(".output")]
+        if any(b"raise-at-publishing" in value for value in values):
+            raise OverflowError("nobody expects this")
+        transact(outputs, places)
+
+    self._transact = some
+    try:
+        publish(self, outputs)
+    finally:
+        del self._transact
 
 def stalled(self, content, **more):
     if b"stall-the-process" in content:
@@ -219,12 +249,19 @@ def stalled(self, content, **more):
     return decode(self, content, **more)
 
 Fingerprinter.fingerprint, Decoder.decode = killed, stalled
+Round.spoiled, Round.run = False, spoiled
+transactional.Transactional.publish = unpublished
 """
 
 
 @pytest.mark.parametrize(
     ("worker", "word"),
-    [("kafka-python", "kill-the-process"), ("confluent", "stall-the-process")],
+    [
+        ("kafka-python", "kill-the-process"),
+        ("confluent", "stall-the-process"),
+        ("kafka-python", "spoil-the-call"),
+        ("confluent", "raise-at-publishing"),
+    ],
     indirect=["worker"],
 )
 @pytest.mark.timeout(240)

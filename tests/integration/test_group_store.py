@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from stream_dedup import metrics
 from stream_dedup.errors import ConfigurationMismatch, ServiceError
 from stream_dedup.groups import Limits, Member, decode_group, encode, fold_all
 from stream_dedup.index import group_store
@@ -288,11 +289,24 @@ class TestRestoring:
         assert keeper(settings, store, records).restore() == 1
         assert [bool(held.value) for held in store.read(list(groups))] == [False, True]
 
-    def test_a_message_that_is_no_state_is_named(
-        self, settings: Settings, store: GroupStore
+    def test_messages_that_are_no_states_are_passed_over(
+        self, settings: Settings, store: GroupStore, caplog: pytest.LogCaptureFixture
     ) -> None:
-        with pytest.raises(ServiceError, match="no state of a group"):
-            keeper(settings, store, [At(0, 0, b'{"size": 1}')]).restore()
+        groups = fold_all((member for _, member in generated(100, groups=2)), LIMITS)
+        good = [encode(group) for group in groups.values()]
+        name, revision = next(iter(groups)).encode(), b'"revision":'
+        foreign = [
+            *(b"", b"\xff", b"null", b"[1]", b'{"size": 1}', b"[" * 10_000),
+            good[0].replace(name, name + b"\\n"),
+            *(good[0].replace(revision, revision + more) for more in (b"-", b"0.", b"9" * 20)),
+        ]
+        before = metrics.foreign_states_total._value.get()
+        records = [At(0, n, value) for n, value in enumerate([good[0], *foreign, good[1]])]
+
+        assert keeper(settings, store, records).restore() == 2
+        assert [held.value for held in store.read(list(groups))] == good
+        assert metrics.foreign_states_total._value.get() == before + len(foreign)
+        assert "members/0/1 of groups_topic is passed over" in caplog.text
 
 
 def states(store: GroupStore, members: Sequence[tuple[Any, Member]]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from types import FrameType
 import msgspec
 
 from stream_dedup import metrics
-from stream_dedup.errors import StreamDedupError
+from stream_dedup.errors import InputError, RefusedCallError, StreamDedupError
 from stream_dedup.index.connection import shown
 from stream_dedup.settings import Settings
 from stream_dedup.stream.clients import open_transport
@@ -84,13 +84,14 @@ def transport_of(
 
     try:
         yield transport, beat
+    except (InputError, RefusedCallError):
+        raise  # with its mark left on what was being worked on, as by any other error and by a death
     except StreamDedupError:
         transport.unmark()
         raise
     else:
         transport.unmark()
     finally:
-        # Any other error leaves its mark on what was being worked on, as a process does that dies.
         transport.close()
 
 
