@@ -225,9 +225,12 @@ class MemoryIndex(Registry):
         return _Claimed(self._attachments(batch, attached), registered, renewal)
 
     def _find_exact(self, batch: IndexBatch) -> tuple[Rows, Rows]:
-        """Return the pairs (row, original) with equal texts within the window."""
+        """Return the pairs (row, original) with equal texts within the window.
+
+        With a window a text may have many originals, each outside the windows of the others.
+        """
         digests = batch.digest_words()
-        rows, found = self._exact.find(digests[:, 0])
+        rows, found = self._exact.find(digests[:, 0], self._most)
         equal = digests[rows, 1] == self.originals.digests[found, 1]
         return self._within_window(batch, rows[equal], found[equal])
 

@@ -52,22 +52,29 @@ class Reviser:
             return Answers(attachments)
         names = list(dict.fromkeys(batch.ids))
         found = dict(zip(names, self._index.named(names), strict=True))
+        places = {name: _places(registered) for name, registered in found.items()}
         firsts: dict[tuple[int, bytes], int] = {}
         texts = list(zip(batch.identities.tolist(), batch.prints.digests, strict=True))
         for row, text in enumerate(texts):
             firsts.setdefault(text, row)
         revised: list[bytes | None] = []
         for row, (identity, digest) in enumerate(texts):
-            before = [
+            registered = found[batch.ids[row]]
+            end = places[batch.ids[row]].get((identity, digest), len(registered))
+            # The latest first: an id may have very many, and often only one is of interest.
+            before = (
                 one
-                for one in _before(found[batch.ids[row]], identity, digest)
+                for one in map(registered.__getitem__, range(end - 1, -1, -1))
                 if 0 <= batch.times[row] - one.time <= self._window
                 and firsts.get((one.identity, one.digest), -1) <= row
-            ]
-            is_new = bool(before) and before[-1].digest != digest
-            revised.append(before[-1].digest if is_new else None)
-            if is_new and self._revisions is Revisions.REPLACE:
-                self._replace(before, digest, attachments[row])
+            )
+            latest = next(before, None)
+            if latest is None or latest.digest == digest:
+                revised.append(None)
+                continue
+            revised.append(latest.digest)
+            if self._revisions is Revisions.REPLACE:
+                self._replace([latest, *before], digest, attachments[row])
         return Answers(attachments, revised)
 
     def settle(self) -> None:
@@ -96,9 +103,9 @@ class Reviser:
                 self._replaced[name] = None
 
 
-def _before(registered: Sequence[Registered], identity: int, digest: bytes) -> Sequence[Registered]:
-    """Return the originals of an id that were registered before this document, if it was."""
-    for place, one in enumerate(registered):
-        if (one.identity, one.digest) == (identity, digest):
-            return registered[:place]
-    return registered
+def _places(registered: Sequence[Registered]) -> dict[tuple[int, bytes], int]:
+    """Return where each text of each document stands first among the originals of an id."""
+    last = len(registered) - 1
+    return {
+        (one.identity, one.digest): last - place for place, one in enumerate(reversed(registered))
+    }

@@ -75,11 +75,18 @@ class PrefixTable:
         entries = self._entries.take(lasts)["after"]
         found: list[tuple[Numbers, Numbers]] = []
         steps, counts = 0, np.zeros(0, np.int64)
+        before = lasts
         while len(positions):
             met = self._entries.take(entries)
-            equal = np.flatnonzero(met["key"] == keys[positions])
-            if len(equal) and len(self._hidden):
-                equal = equal[self._is_shown(met["value"][equal])]
+            is_found = met["key"] == keys[positions]
+            if len(self._hidden):
+                is_shown = self._is_shown(met["value"])
+                is_found &= is_shown
+                # What is hidden leaves its ring when it is met, so nobody meets it again.
+                is_linked = is_shown | (entries == lasts)
+                self._entries["after"][before[is_linked]] = entries[is_linked]
+                before = np.where(is_linked, entries, before)
+            equal = np.flatnonzero(is_found)
             if len(equal):
                 found.append((positions[equal], met["value"][equal].astype(np.int64)))
             going = entries != lasts
@@ -94,13 +101,18 @@ class PrefixTable:
                 going &= counts[positions] < limit
             alive = np.flatnonzero(going)
             positions, lasts, entries = positions[alive], lasts[alive], met["after"][alive]
+            before = before[alive]
         if not found:
             return positions[:0], positions[:0]
         where, values = (np.concatenate(column) for column in zip(*found, strict=True))
         return where, values
 
     def hide(self, values: Numbers) -> None:
-        """Find entries with these values no more; they keep their room until ``keep`` is called."""
+        """Find entries with these values no more; they keep their room until ``keep`` is called.
+
+        They leave their rings when they are met, so that a key whose entries come and go again and
+        again is searched no longer than one that has as many.
+        """
         # One more than needed, so that every value beyond the largest stands for "not hidden".
         size = int(values.max(initial=-1)) + 2
         if size > len(self._hidden):

@@ -72,6 +72,46 @@ class TestPrefixTable:
         table.add(np.array([3], np.uint64), np.array([99]))
         assert (3, 99) in found()
 
+    @pytest.mark.parametrize("seed", range(20))
+    def test_what_comes_and_goes_is_found_oldest_first_up_to_a_limit(self, seed: int) -> None:
+        rng = random.Random(seed)
+        table = PrefixTable(capacity=8)
+        expected: dict[int, list[int]] = defaultdict(list)
+        for number in range(0, 400, 4):
+            added = [rng.randrange(12) for _ in range(4)]
+            table.add(np.array(added, np.uint64), np.arange(number, number + 4))
+            for value, key in enumerate(added, number):
+                expected[key].append(value)
+            gone = rng.sample(range(number + 4), rng.choice([0, 1, 4]))
+            table.hide(np.array(gone, np.int64))
+            expected |= {
+                key: [v for v in values if v not in gone] for key, values in expected.items()
+            }
+            limit = rng.choice([None, 1, 3])
+
+            positions, found = table.find(np.arange(12, dtype=np.uint64), limit)
+
+            for key in range(12):
+                assert found[positions == key].tolist() == expected[key][:limit]
+
+    def test_entries_that_are_hidden_are_passed_over_once(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A text that is published and forgotten again and again."""
+        steps: list[int] = []
+        is_shown = PrefixTable._is_shown
+        monkeypatch.setattr(
+            PrefixTable, "_is_shown", lambda *of: [is_shown(*of), steps.append(1)][0]
+        )
+        table = PrefixTable()
+        key = np.zeros(1, np.uint64)
+        for number in range(1000):
+            table.add(key, np.array([number]))
+            assert table.find(key)[1].tolist() == [number]
+            table.hide(np.array([number]))
+
+        assert len(steps) < 3 * 1000
+
     def test_it_knows_its_length(self) -> None:
         table = PrefixTable()
         table.add(np.arange(5, dtype=np.uint64), np.arange(5))
