@@ -277,7 +277,7 @@ BROKEN = {
     "drops what cannot be decoded": Broken(Parts(loop=_LettersLost)),
     "forgets before it decides": Broken(Parts(loop=_TombstonesFirst), "tombstones", 1000),
     "changes the source of a document": Broken(Parts(deduplicator=_ChangingSource), "I2"),
-    "forgets a pending claim": Broken(Parts(patched=((_MATTERS, _forgetful),)), "I1", 1000),
+    "forgets a pending claim": Broken(Parts(patched=((_MATTERS, _forgetful),)), "I1", 2000),
     "never forces its claim in": Broken(
         Parts(patched=(("stream_dedup.index.claims.Probe", _never_forcing),)), "I4"
     ),
