@@ -7,6 +7,7 @@ is never printed, and has one source.
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
@@ -21,8 +22,15 @@ from stream_dedup.secret_values import read_secret, remember
 #: What a text that is shown may not have, for it brings a secret along: a login before a host, a
 #: query or fragment of an address, and what is named a secret.
 _LOGIN = re.compile(r":.*@", re.DOTALL)
-_QUERY = re.compile(r":/.*[?#]", re.DOTALL)
-_NAMED = re.compile(r"(password|passwd|secret|token|key)\s*=", re.IGNORECASE)
+_QUERY = re.compile(r":/.*[?#;]", re.DOTALL)
+_NAMED = re.compile(
+    r"(pass(word|wd|phrase)?|pwd|secret|token|key|credentials?|sig(nature)?|auth)[\"']?\s*="
+    r"|(password|passwd|pwd|secret|api.?key|authorization)[\"']?\s*:|bearer\s",
+    re.IGNORECASE,
+)
+#: Endings of the settings that hold hosts, and what one host with its port looks like.
+_HOSTS = ("_bootstrap", "_host", "_names")
+_HOST = re.compile(r"(\w+://)?[\w.:%\[\]-]*")
 #: Settings of these types may be any text, and are shown.
 _TEXT = (str, str | None, Path, Path | None)
 
@@ -58,12 +66,16 @@ class SecretSettings(BaseModel):
             is_shown = field.annotation in _TEXT and isinstance(given.get(name), str | Path)
             if not is_shown or name == "redis_url":  # which has checks of its own
                 continue
-            text = unquote(str(given[name]))
+            text = _plain(str(given[name]))
             if any(pattern.search(text) for pattern in (_LOGIN, _QUERY, _NAMED)):
                 msg = (
                     f"{name} has a login, a query or a secret in it, and is printed and logged; "
                     "take it out, and set the setting that is for it, such as kafka_password_file"
                 )
+                raise ValueError(msg)
+            hosts = text.split(",") if name.endswith(_HOSTS) else []
+            if not all(_HOST.fullmatch(host.strip()) for host in hosts):
+                msg = f"{name} may have hosts and ports only, with commas between"
                 raise ValueError(msg)
         return given
 
@@ -122,6 +134,13 @@ def overlay(values: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, An
         f"{name}{end}" for name in replaced if f"{name}_file" in values for end in ("", "_file")
     }
     return {name: value for name, value in values.items() if name not in stale} | dict(given)
+
+
+def _plain(text: str) -> str:
+    """Return a text as whoever reads it may take it: decoded as often as it is encoded."""
+    while (decoded := unicodedata.normalize("NFKC", unquote(text))) != text:
+        text = decoded
+    return text
 
 
 def _text(value: object) -> str:

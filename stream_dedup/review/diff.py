@@ -32,6 +32,9 @@ LONGEST = 2_000_000
 #: A stretch that would take more than one in so many of the cells is cut before it is aligned.
 _SHARE = 4
 
+#: Cuts within cuts. A text can be made so that each cut takes a little off its end only.
+_DEEPEST = 16
+
 #: Neighbouring words of a run that cuts texts; shorter runs are more often unique by chance only.
 _RUN = 4
 
@@ -174,7 +177,7 @@ class _Aligner:
         self.spent = 0
         self.complete = True
 
-    def align(self, left: slice, right: slice) -> Iterator[_Block]:
+    def align(self, left: slice, right: slice, depth: int = 0) -> Iterator[_Block]:
         """Align two stretches: what they begin with, what they end with, what is between."""
         a, b = self._left[left], self._right[right]
         head = _common(a, b)
@@ -184,17 +187,18 @@ class _Aligner:
             slice(right.start + head, right.stop - tail),
         )
         yield _same(slice(left.start, inner[0].start), slice(right.start, inner[1].start))
-        yield from self._align_inner(*inner)
+        yield from self._align_inner(*inner, depth)
         yield _same(slice(inner[0].stop, left.stop), slice(inner[1].stop, right.stop))
 
-    def _align_inner(self, left: slice, right: slice) -> Iterator[_Block]:
+    def _align_inner(self, left: slice, right: slice, depth: int) -> Iterator[_Block]:
         cost = (left.stop - left.start) * (right.stop - right.start)
         if not cost:
             yield _changed(left, right)
         elif cost > self._cells // _SHARE:
-            anchors = _anchors(self._left[left], self._right[right])
+            is_cut = depth < _DEEPEST
+            anchors = _anchors(self._left[left], self._right[right]) if is_cut else []
             self.complete &= bool(anchors)
-            yield from self._between(left, right, anchors) if anchors else [_changed(left, right)]
+            yield from self._between(left, right, anchors, depth + 1)
         elif cost > self._cells - self.spent:
             self.complete = False
             yield _changed(left, right)
@@ -203,15 +207,19 @@ class _Aligner:
             yield from self._subsequence(left, right)
 
     def _between(
-        self, left: slice, right: slice, anchors: Sequence[tuple[int, int, int]]
+        self, left: slice, right: slice, anchors: Sequence[tuple[int, int, int]], depth: int
     ) -> Iterator[_Block]:
-        """Align what lies between stretches that are known to be equal."""
+        """Align what lies between stretches that are known to be equal; without any, nothing."""
+        if not anchors:
+            yield _changed(left, right)
+            return
         at, to = left.start, right.start
         for begin, begins, size in anchors:
-            yield from self.align(slice(at, left.start + begin), slice(to, right.start + begins))
+            before = slice(at, left.start + begin), slice(to, right.start + begins)
+            yield from self.align(*before, depth)
             at, to = left.start + begin + size, right.start + begins + size
             yield _same(slice(at - size, at), slice(to - size, to))
-        yield from self.align(slice(at, left.stop), slice(to, right.stop))
+        yield from self.align(slice(at, left.stop), slice(to, right.stop), depth)
 
     def _subsequence(self, left: slice, right: slice) -> Iterator[_Block]:
         a, b = self._left[left].tolist(), self._right[right].tolist()

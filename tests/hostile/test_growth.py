@@ -62,6 +62,20 @@ def test_nor_does_comparing_on_the_review_page(make: Make) -> None:
     assert growth(step, make, SIZES[:2]) < LARGE
 
 
+def test_nor_does_it_where_each_cut_leaves_nearly_all() -> None:
+    """Of the runs that cut two texts only one is unique, and the next one behind its place."""
+
+    def make(size: int) -> bytes:
+        names = (f"r{n}" for i in range(1, size // 40) for n in (i + 1, i))
+        return " ".join(f"z z z {name} z z z p" for name in names).encode()
+
+    def step(value: bytes) -> None:
+        text = value.decode()
+        compare_texts(text, text.replace("p", "q"), cells=10_000)
+
+    assert growth(step, make, SIZES) < LARGE
+
+
 @pytest.mark.parametrize("unit", ["a b ", "a b a c a d a ", "a\u0301\u0316 "])
 def test_nor_does_an_explanation(unit: str) -> None:
     """Two thousand words of each are aligned; the last of these sizes has more."""

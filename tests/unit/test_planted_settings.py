@@ -32,8 +32,25 @@ WITH_SECRETS = [
     f"redis://host/0?password={MARKER}",
     f"redis://host/0?passwor%64={MARKER}",
     f'PlainLoginModule required username="x" password="{MARKER}";',
+    f"https://host/token;code={MARKER}",
+    f"someone:{MARKER}%2540host:9092",
+    f"someone:{MARKER}\uff20host:9092",
+    f"host:9092, password: {MARKER}",
+    f'{{"password": "{MARKER}"}}',
+    f"pwd={MARKER}",
+    f"sasl.password\n%253D{MARKER}",
+    f"Authorization: Bearer {MARKER}",
     f"Endpoint=sb://host/;SharedAccessKeyName=x;SharedAccessKey={MARKER}",
 ]
+#: The same where there are only hosts.
+WITH_LOGINS = [
+    f"{MARKER}@host:9092",
+    f"{MARKER}%40host",
+    f"host:9092?code={MARKER}",
+    f"host:9092 {MARKER}",
+    f"host#{MARKER}",
+]
+HOSTS = [name for name in FREE if name.endswith(("bootstrap", "_host", "_names"))]
 STRICT = [name for name in Settings.model_fields if name not in FREE + SECRETS]
 
 pytestmark = pytest.mark.usefixtures("alone")
@@ -136,6 +153,16 @@ def test_what_is_wrong_with_such_a_text_is_said(name: str) -> None:
     texts = [shown("oauth", {name: value}) for value in WITH_SECRETS]
 
     assert [text for text in texts if f"{name} has a login, a query or a secret" not in text] == []
+
+
+@pytest.mark.parametrize("name", HOSTS)
+def test_where_hosts_are_there_is_nothing_else(name: str) -> None:
+    texts = [shown("oauth", {name: value}) for value in WITH_LOGINS]
+    hosts = ["a.example:9092, b_2.example", "[fd00::1]:9092", "SASL_SSL://a:1", "fe80::1%eth0"]
+
+    assert [text for text in texts if f"{name} may have hosts and ports only" not in text] == []
+    assert [text for text in texts if MARKER in text] == []
+    assert [host for host in hosts if host not in shown("oauth", {name: host})] == []
 
 
 @pytest.mark.parametrize("name", SECRETS)
