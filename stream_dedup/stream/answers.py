@@ -85,7 +85,9 @@ def dead_letter(topic: str, record: Record, poison: Poison) -> Output:
     place = (record.topic, record.partition, record.offset)
     headers += dead_letter_headers(poison, *place, truncated, replays=replays_of(record.headers))
     # A refusal may be about the time stamp, so such a letter gets a new one.
-    timestamp = None if poison.reason is Reason.REFUSED else record.timestamp
+    # So may be deaths at a letter, which has then lost everything.
+    undated = poison.reason is Reason.REFUSED or (poison.reason is Reason.FATAL and poison.lost)
+    timestamp = None if undated else record.timestamp
     if value is None and key is None:
         # The client sends no message that has neither; the reason says that it was a tombstone.
         value = b""

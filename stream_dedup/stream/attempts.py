@@ -47,7 +47,7 @@ class Marker(msgspec.Struct, frozen=True, tag_field="stream_dedup_attempt", tag=
         """Read one; None when there is none, or one that is not understood."""
         try:  # librdkafka writes a zero behind it
             return _decode((metadata or "").rstrip("\0"))
-        except (msgspec.DecodeError, UnicodeEncodeError):
+        except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
             return None
 
     def written(self) -> str:

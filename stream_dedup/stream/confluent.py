@@ -90,6 +90,9 @@ _PASSING = frozenset(
     }
 )
 
+#: Time for which a partition stands still before its end until the other client has a look.
+STANDING_SECONDS = 10.0
+
 #: Called so, because the interpreter looks for errors that its shortcut to a method passes over:
 #: the client sets one and returns something all the same, and it would come up anywhere later.
 _headers_of = methodcaller("headers")
@@ -152,8 +155,10 @@ class ConfluentTransport(Transactional):
         self._on_assigned = on_assigned
         #: Offset at which a partition was found to end.
         self._ends: dict[Partition, int] = {}
-        #: Offsets of batches just met that the client cannot unpack.
+        #: Offsets of batches just met that the client cannot read.
         self._packed: dict[Partition, int] = {}
+        #: Where a partition stands that has more to read, and since when.
+        self._standing: dict[Partition, tuple[int, float]] = {}
         self._membership: Any = None
         #: How often partitions were given up.
         self._losses = 0
@@ -204,10 +209,24 @@ class ConfluentTransport(Transactional):
                 position = max(one.offset, self._ends.get(partition, -1))
                 if position >= 0 and partition in ends:
                     lags[partition] = max(0, ends[partition] - position)
+                self._look_at(partition, max(position, 0), ends.get(partition, 0))
         except KafkaException as error:
             # Not worth an end: it is asked again in a second.
             log.debug("the lag cannot be told: %(cause)s", {"cause": describe(error)})
         return lags
+
+    def _look_at(self, partition: Partition, position: int, end: int) -> None:
+        """Have a partition read by the other client where it stands still before its end.
+
+        This client says nothing of a batch with a damaged record, and fetches it for ever.
+        """
+        now = time.monotonic()
+        stood, since = self._standing.get(partition, (-1, now))
+        if position >= end or position != stood:
+            self._standing[partition] = (position, now)
+        elif now - since > STANDING_SECONDS:
+            self._standing.pop(partition)
+            self._packed.setdefault(partition, position)
 
     def joined(self) -> bool:
         """Tell whether the group has settled with this worker in it."""
@@ -308,7 +327,12 @@ class ConfluentTransport(Transactional):
                 for one in found
                 if (one.topic, one.partition) != partition or one.offset < start
             ]
-            again, behind = read_again(self._settings, partition, start)
+            try:
+                again, behind = read_again(self._settings, partition, start)
+            except TimeoutError as error:  # such as a transaction that is open
+                log.info("nothing to be read again: %(cause)s", {"cause": describe(error)})
+                self._consumer.seek(TopicPartition(*partition, start))
+                continue
             found += again
             self._consumer.seek(TopicPartition(*partition, behind))
         return found

@@ -28,6 +28,8 @@ _REFUSALS = frozenset(
         KafkaError.RECORD_LIST_TOO_LARGE,
         KafkaError.INVALID_TIMESTAMP,
         KafkaError.INVALID_RECORD,
+        # What the others of a batch get; which of it is refused may not be said at all.
+        KafkaError._INVALID_DIFFERENT_RECORD,
     }
 )
 #: Time after which the number of partitions of a topic is asked for again.
@@ -161,7 +163,7 @@ class Outbox:
         except BufferError:
             self._make_room()
             self._send(output)
-        except (TypeError, ValueError) as error:  # the client cannot write it down
+        except (TypeError, ValueError, OverflowError) as error:  # the client cannot write it down
             raise RecordRefusedError(error, position_of(output)) from error
         except KafkaException as error:
             if error.args[0].code() in _REFUSALS:
@@ -201,11 +203,12 @@ class Outbox:
         self._check()
 
     def _check(self) -> None:
-        """Raise the first failure."""
-        if not self._failures:
+        """Raise a refusal, or else the first failure."""
+        failures = self._failures
+        if not failures:
             return
-        # The first: those after it failed because the transaction had.
-        error = KafkaException(self._failures[0])
-        if self._failures[0].code() in _REFUSALS:
-            raise RecordRefusedError(error, None)
-        raise error
+        # A refusal is not always the first to be told of; the others failed because of it.
+        refusal = next((one for one in failures if one.code() in _REFUSALS), None)
+        if refusal is not None:
+            raise RecordRefusedError(KafkaException(refusal), None)
+        raise KafkaException(failures[0])

@@ -188,6 +188,8 @@ def _decode(
         except msgspec.ValidationError:
             detail = "The message is not one of the schema member.v1."
             poison.append((record, Poison(Reason.WRONG_TYPE, detail)))
+        except RecursionError:
+            poison.append((record, Poison(Reason.TOO_DEEP, "The message is nested too deeply.")))
         except (msgspec.DecodeError, UnicodeDecodeError):
             poison.append((record, Poison(Reason.NOT_JSON, "The message is not JSON.")))
     return members, poison

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import struct
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -29,6 +30,8 @@ _REFUSALS = (
     InvalidTimestampError,
     InvalidRecordError,
 )
+#: The client cannot write it down, whatever it is.
+_UNWRITABLE = (AssertionError, TypeError, ValueError, OverflowError, struct.error)
 
 
 class Publishing:
@@ -102,8 +105,7 @@ class Publishing:
             partition = (murmur2(key) & 0x7FFFFFFF) % count
         try:
             return self._producer.send(topic, value, key, headers, partition, timestamp)
-        except (MessageSizeTooLargeError, AssertionError, TypeError, ValueError) as error:
-            # The others: the client cannot write it down, whatever it is.
+        except (MessageSizeTooLargeError, *_UNWRITABLE) as error:
             raise RecordRefusedError(error, position_of(output)) from error
 
     def _flush(self) -> None:

@@ -36,6 +36,8 @@ MOST_HEADERS = 100_000
 #: A batch of fewer bytes has no room for headers that would matter, so they are not counted.
 _WIDE_BYTES = 4 << 20
 _NO_HEADERS = b"\0"
+#: What comes of records whose lengths, offsets or counts are wrong.
+_DAMAGE = (CorruptRecordError, ValueError, IndexError, OverflowError)
 
 _Kind = TypeVar("_Kind")
 
@@ -99,8 +101,21 @@ class _Batch(DefaultRecordBatch):  # type: ignore[misc]
         try:
             self._maybe_uncompress()
         except UnpackError as error:
-            yield from self._unread(str(error))
+            yield from self._unread(str(error), self.base_offset)
             return
+        last, reached = self.last_offset, self.base_offset - 1
+        try:
+            for record in self._records():
+                if not reached < record.offset <= last:
+                    raise CorruptRecordError
+                reached = record.offset
+                yield record
+        except _DAMAGE:
+            # Brokers do not look into all of it, and it would be the same again.
+            yield from self._unread("is damaged", reached + 1)
+
+    def _records(self) -> Iterator[Any]:
+        """Return the records as far as they can be read."""
         wide = len(self._buffer) > _WIDE_BYTES
         read = self._next_with_few_headers if wide else super().__next__
         while True:
@@ -124,13 +139,13 @@ class _Batch(DefaultRecordBatch):  # type: ignore[misc]
             self._pos = 0
         self._decompressed = True
 
-    def _unread(self, why: str) -> Iterator[Any]:
-        """Return a record for each offset; for the last alone when they are too many.
+    def _unread(self, why: str, first: int) -> Iterator[Any]:
+        """Return a record for each offset from one on; for the last alone if they are too many.
 
         The last, because whoever has got beyond an offset may come back and skip it.
         """
-        first, last = self.base_offset, self.last_offset
-        detail = f"It is of the batch of offsets {first} to {last}, which {why}."
+        last = self.last_offset
+        detail = f"It is of the batch of offsets {self.base_offset} to {last}, which {why}."
         headers = Damaged((), Reason.UNREADABLE, detail, EVERYTHING)
         for offset in range(first if last - first < MOST_TOLD else last, last + 1):
             at = (offset, self.max_timestamp, self.timestamp_type)

@@ -136,7 +136,7 @@ class Keeper:
                 continue
             try:
                 group = decode_group(record.value)
-            except (msgspec.DecodeError, UnicodeDecodeError):
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                 self._pass_over(record)
                 continue
             held = Held(group.revision, record.value)

@@ -44,7 +44,7 @@ class Replayed:
         """
         try:
             return cls(max(0, offset), _decode(metadata) if metadata else {})
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             msg = (
                 f"The record of replays cannot be read ({error}). Did another program commit to "
                 "this group? Reset its offsets with kafka-consumer-groups."

@@ -295,8 +295,10 @@ class TestRestoring:
         groups = fold_all((member for _, member in generated(100, groups=2)), LIMITS)
         good = [encode(group) for group in groups.values()]
         name, revision = next(iter(groups)).encode(), b'"revision":'
+        deep = b'{"other":' + b"[" * 10_000 + b"]" * 10_000 + b","
         foreign = [
-            *(b"", b"\xff", b"null", b"[1]", b'{"size": 1}', b"[" * 10_000),
+            good[0].replace(b"{", deep, 1),
+            *(b"", b"\xff", b"null", b"[1]", b'{"size": 1}'),
             good[0].replace(name, name + b"\\n"),
             *(good[0].replace(revision, revision + more) for more in (b"-", b"0.", b"9" * 20)),
         ]

@@ -178,13 +178,25 @@ class TestReading:
         with pytest.raises(CorruptRecordError):
             read(bytes(damaged))
 
-    def test_records_that_are_none_still_stop_the_reader(self) -> None:
-        written = batch("gzip", 2, iter([record(0, b"a"), b"\x80"]))
-        reader = reading(LIMIT)(0, PLACE, MemoryRecords(written))
+    @pytest.mark.parametrize("codec", ["none", "gzip"])
+    def test_each_offset_behind_a_damaged_record_is_unreadable(self, codec: Codec) -> None:
+        """Brokers take them: they do not look into all of a record."""
+        written = b"".join(record(n, b"a", [(b"b", b"c")]) for n in range(4))
+        size = len(written) // 4
+        for at in range(size, 2 * size):
+            for byte in (0, 1, 0x55, 0x80, 0xFF):
+                damaged = bytearray(written)
+                damaged[at] = byte
+                sent = batch(codec, 4, iter([bytes(damaged)]))
+                reader = reading(LIMIT)(0, PLACE, MemoryRecords(sent))
 
-        assert [one.value for one in reader.take()] == [b"a"]
-        with pytest.raises(CorruptRecordError):
-            reader.take()
+                found = reader.take()
+
+                offsets = [one.offset for one in found]
+                assert offsets == sorted(set(offsets))
+                assert (offsets[0], offsets[-1], found[0].value) == (0, 3, b"a")
+                lost = [one for one in found if isinstance(one.headers, Damaged)]
+                assert len(found) == 4 or not lost
 
 
 class TestHeaders:
