@@ -239,3 +239,12 @@ class TestLines:
 
         assert len(first.value) > 100
         assert rest == Line(b"next", "in:2", f"{path.resolve()}:2")
+
+
+@pytest.mark.parametrize("kind", range(16))
+def test_a_file_may_begin_with_a_frame_to_be_skipped(tmp_path: Path, kind: int) -> None:
+    path = tmp_path / "in.zst"
+    skipped = (0x184D2A50 + kind).to_bytes(4, "little") + (3).to_bytes(4, "little") + b"abc"
+    path.write_bytes(skipped + zstandard.compress(GOOD))
+
+    assert [line.value for line in read_lines(path, 0, 1000)] == [GOOD.rstrip()]
