@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import sys
 from importlib import import_module
 from typing import Any
@@ -69,8 +70,8 @@ _COMMANDS = {
 }
 #: The modules of commands whose names cannot be imported.
 _MODULES = {"dead-letters": "dead_letters", "import": "export"}
-#: What writing to a disk meets, and no command can do anything about.
-_DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG}
+#: What writing meets, and no command can do anything about; the last where it was closed.
+_DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG, errno.EBADF}
 
 
 class _Group(click.Group):
@@ -101,6 +102,8 @@ class _Group(click.Group):
             forget_standard_output()
             name = error.filename or "Standard output, or a temporary file,"
             msg = f"{name} cannot be written: {error.strerror}. Make room, or write elsewhere."
+            if error.errno == errno.EBADF:
+                msg = "Standard input or output is closed. Run again with both open."
             click.echo(f"Error: {msg}", err=True)
             sys.exit(1)
 
@@ -124,7 +127,23 @@ def cli() -> None:
     """Find near-duplicate documents in a stream."""
 
 
+def _open_standard_streams() -> None:
+    """Put something in the place of standard streams that were closed before the program began.
+
+    Files that are opened would get their numbers otherwise, and what is printed would be lost
+    without a word. Whoever reads or writes one still finds it closed, but for standard error.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            opened = os.open(os.devnull, os.O_RDONLY if name == "stdout" else os.O_WRONLY)
+            if opened != number:
+                os.dup2(opened, number)
+                os.close(opened)
+            setattr(sys, name, os.fdopen(number, "r" if name == "stdin" else "w"))
+
+
 def main() -> None:
     """Run the command line."""
+    _open_standard_streams()
     mask_tracebacks()
     sys.exit(cli(prog_name="stream-dedup"))

@@ -189,6 +189,11 @@ def _decode(content: bytes) -> Frequencies:
     if stored.format != _FORMAT or stored.version != _VERSION:
         msg = f"it is {stored.format!r} in version {stored.version}"
         raise ValueError(msg)
+    # Before anything is made or unpacked that is as large as the file says.
+    unpacked = zstandard.get_frame_parameters(stored.counts).content_size
+    if not 0 < stored.cells <= CELLS or unpacked != 4 * ROWS * stored.cells:
+        msg = "its counts are not as many as it says"
+        raise ValueError(msg)
     frequencies = Frequencies(Origin(stored.shingle, stored.seed), stored.cells)
     counts = np.frombuffer(zstandard.ZstdDecompressor().decompress(stored.counts), "<u4")
     frequencies._counts = counts.astype(np.uint32).reshape(ROWS, stored.cells)

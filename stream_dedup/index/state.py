@@ -137,6 +137,7 @@ class StateFile:
                 self._database = sqlite3.connect(path, timeout=2.0, isolation_level=None)
         try:
             with self._errors():
+                self._process, self._file = os.getpid(), path.stat()
                 self._open(configuration, described, writes=reading is None)
         except BaseException:
             self._database.close()
@@ -213,8 +214,9 @@ class StateFile:
             self._purge(watermark, expires_before)
 
     def close(self) -> None:
-        """Close the file."""
-        self._database.close()
+        """Close the file, unless it is that of the process that this one was forked from."""
+        if os.getpid() == self._process:
+            self._database.close()
 
     def _undo(self) -> None:
         """Take back what the session did."""
@@ -292,9 +294,13 @@ class StateFile:
 
     def _open(self, configuration: str, described: str, *, writes: bool) -> None:
         """See that the file is what it should be, and read what it tells of itself."""
-        if self.path.is_file() and not self.path.stat().st_size:
+        if self.path.is_file() and not self._file.st_size:
             # SQLite would take it for new, and everything that was in it would be too.
             msg = f"{self.path} is empty: it lost what it held. Remove it to begin a new one."
+            raise StateError(msg)
+        if self._file.st_nlink > 1:
+            # Beside each name SQLite would look for another log, and take what it finds for all.
+            msg = f"{self.path} has another name, a hard link. Remove one, or use a symbolic link."
             raise StateError(msg)
         if writes:
             self._lock()
@@ -397,6 +403,7 @@ class StateFile:
         In WAL mode a full disk is often noticed at COMMIT, and the transaction may be over then.
         """
         with self._errors():
+            self._check_place()
             seal, known = Seal(self._seal.rows), (dict(self._meta), self.watermark)
             session, place = self._session, self._place
             try:
@@ -410,6 +417,24 @@ class StateFile:
                 if self._database.in_transaction:
                     self._database.execute("ROLLBACK")
                 raise
+
+    def _check_place(self) -> None:
+        """See that what is written will be found: by this process, and under this name.
+
+        Raises:
+            StateError: it will not.
+        """
+        if os.getpid() != self._process:
+            msg = f"{self.path} was opened before this process was forked. Open it anew in one."
+            raise StateError(msg)
+        with suppress(FileNotFoundError):
+            if os.path.samestat(self.path.stat(), self._file):
+                return
+        msg = (
+            f"{self.path} was removed or replaced while it was in use: nothing more can be kept in "
+            "it. Put it back, or begin a new one, and do the same again."
+        )
+        raise StateError(msg)
 
     @contextmanager
     def _errors(self) -> Iterator[None]:

@@ -189,8 +189,6 @@ def open_output(path: Path) -> Iterator[Output]:
     """
     with _writing(path), ExitStack() as stack:
         if path == STANDARD:
-            if sys.stdout is None:  # it was closed before the program began
-                raise OSError(errno.EBADF, "it is closed")
             yield Output(path, sys.stdout.buffer)
             sys.stdout.buffer.flush()
         elif path.exists() and not path.is_file():  # a pipe or a device cannot be replaced
@@ -218,7 +216,8 @@ def _writing(path: Path) -> Iterator[None]:
         if path == STANDARD:
             forget_standard_output()
         name = "Standard output" if path == STANDARD else path
-        msg = f"{name} cannot be written: {error.strerror}. {remedy(error)}"
+        reason = "it is closed" if error.errno == errno.EBADF else error.strerror
+        msg = f"{name} cannot be written: {reason}. {remedy(error)}"
         raise InputError(msg) from error
 
 
@@ -240,7 +239,7 @@ def _decompressed(raw: _Counted, stack: ExitStack) -> IO[bytes]:
     if start.startswith(_GZIP):
         packed = stack.enter_context(gzip.GzipFile(fileobj=stream))
         return cast("IO[bytes]", io.BufferedReader(cast("io.RawIOBase", packed), _BUFFER))
-    if start.startswith(_ZSTD):
+    if start.startswith(_ZSTD) or _is_skipped(start):
         return cast("IO[bytes]", io.BufferedReader(_Zstd(stream), _BUFFER))
     return cast("IO[bytes]", stream)
 
@@ -311,7 +310,7 @@ class _Zstd(io.RawIOBase):
         if not self._stream.peek(1):
             return False
         magic = self._exactly(4)
-        if int.from_bytes(magic, "little") & ~15 == _SKIPPED:
+        if _is_skipped(magic):
             left = int.from_bytes(self._exactly(4), "little")
             while left:
                 left -= len(self._exactly(min(left, _BUFFER)))
@@ -330,6 +329,11 @@ class _Zstd(io.RawIOBase):
             msg = "Compressed file ended before the end of its last frame"
             raise EOFError(msg)
         return found
+
+
+def _is_skipped(magic: bytes) -> bool:
+    """Say whether a frame that begins so is to be skipped; a file may begin with one."""
+    return int.from_bytes(magic, "little") & ~15 == _SKIPPED
 
 
 def _block(header: bytes) -> tuple[bool, bool, int]:

@@ -315,6 +315,31 @@ def test_a_closed_standard_output_ends_a_run_with_a_sentence(tmp_path: Path) -> 
     assert done.stderr.startswith(b"Error: Standard output cannot be written: it is closed.")
 
 
+@pytest.mark.parametrize(
+    ("command", "code", "reported"),
+    [
+        ("run in.jsonl -o out --json >&-", 1, "Error: Standard input or output is closed."),
+        ("settings >&-", 1, "Error: Standard input or output is closed."),
+        ("run - -o out <&-", 65, "Error: - cannot be read"),
+        ("forget - --state state <&-", 1, "Error: Standard input or output is closed."),
+        ("run in.jsonl -o out 2>&-", 0, ""),
+    ],
+)
+def test_a_closed_standard_stream_is_no_traceback_and_no_silence(
+    tmp_path: Path, command: str, code: int, reported: str
+) -> None:
+    (tmp_path / "in.jsonl").write_bytes(b'{"text": "one two three"}\n')
+    program = f"{sys.executable} -c '{PROGRAM}'"
+    made = f"{program} run in.jsonl -q --state state -o made && exec {program} {command}"
+
+    done = subprocess.run(
+        ["sh", "-c", made], cwd=tmp_path, capture_output=True, timeout=60, check=False
+    )
+
+    assert (done.returncode, done.stderr.decode()[: len(reported)]) == (code, reported)
+    assert b"Traceback" not in done.stderr
+
+
 def report(walked: Walked) -> str:
     """Show the first of what was wrong."""
     cases = "\n".join([*walked.wrong][:20])

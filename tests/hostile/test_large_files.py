@@ -8,15 +8,18 @@ import json
 import random
 import subprocess
 import sys
+import tracemalloc
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import zstandard
 
-from stream_dedup.errors import InputError
+from stream_dedup.errors import InputError, SettingsError
+from stream_dedup.fingerprint import frequencies
 from stream_dedup.stream.files import Line, read_lines
 
 #: Runs a command, and says how much memory it took at most, in MiB.
@@ -239,3 +242,35 @@ class TestLines:
 
         assert len(first.value) > 100
         assert rest == Line(b"next", "in:2", f"{path.resolve()}:2")
+
+
+@pytest.mark.parametrize("kind", range(16))
+def test_a_file_may_begin_with_a_frame_to_be_skipped(tmp_path: Path, kind: int) -> None:
+    path = tmp_path / "in.zst"
+    skipped = (0x184D2A50 + kind).to_bytes(4, "little") + (3).to_bytes(4, "little") + b"abc"
+    path.write_bytes(skipped + zstandard.compress(GOOD))
+
+    assert [line.value for line in read_lines(path, 0, 1000)] == [GOOD.rstrip()]
+
+
+@pytest.mark.parametrize("cells", [1024, 1 << 40])
+def test_frequencies_unpack_to_no_more_than_there_are(tmp_path: Path, cells: int) -> None:
+    packed = io.BytesIO()
+    with zstandard.ZstdCompressor().stream_writer(packed, size=LONG, closefd=False) as writer:
+        for _ in range(LONG >> 20):
+            writer.write(bytes(1 << 20))
+    stored = frequencies._File(
+        frequencies._FORMAT, frequencies._VERSION, "word:3", 0, 1, 1, cells, packed.getvalue()
+    )
+    path = tmp_path / "counts"
+    path.write_bytes(frequencies.seal(msgspec.msgpack.encode(stored)))
+
+    tracemalloc.start()
+    try:
+        with pytest.raises(SettingsError, match="its counts are not as many as it says"):
+            frequencies.read_frequencies(path)
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+    assert most < MORE << 20
