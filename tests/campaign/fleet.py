@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from collections.abc import Sequence
@@ -13,6 +12,7 @@ from typing import NamedTuple, Self
 import redis
 
 from stream_dedup.settings import ENV_PREFIX, Settings
+from tests.campaign.clocks import Clock, compile_clock
 from tests.services.errors import ServiceError
 from tests.services.http import get
 from tests.services.kafka_cluster import KafkaCluster
@@ -23,8 +23,6 @@ from tests.services.toxiproxy import Toxiproxy
 PROGRAM = Path(sys.executable).with_name("stream-dedup")
 #: Seconds after which the nodes of Redis take one of them for dead.
 NODE_TIMEOUT = 3.0
-#: Holds the module that lets a clock jump.
-_CLOCK = Path(__file__).parent / "clock"
 TRANSPORTS = ("kafka-python", "confluent")
 #: Seconds between two looks at a worker that is not ready, and before it is started again.
 _LOOK = 1.0
@@ -64,14 +62,14 @@ class WorkerProgram:
     Attributes:
         name: what it is called.
         process: the program; it and its process are one process group.
-        clock: file that says how far its clock is off, if it has such a clock.
+        clock: its clock, if that can be set.
         away: whether it was broken on purpose.
         ready: whether it has joined in this life.
         fell: how often it ended by itself after it had joined.
         early: how often it ended by itself before, because something it needs was broken.
     """
 
-    def __init__(self, number: int, settings: Settings, folder: Path, clock: Path | None) -> None:
+    def __init__(self, number: int, settings: Settings, folder: Path, clock: Clock | None) -> None:
         self.name = f"worker {number + 1} ({settings.transport})"
         self.log = folder / f"worker-{number + 1}.log"
         self.clock = clock
@@ -83,16 +81,8 @@ class WorkerProgram:
         plain = settings.model_dump(mode="json", exclude_defaults=True) | {"http_port": self._port}
         variables = [f"{ENV_PREFIX}{name.upper()}={value}" for name, value in plain.items()]
         if clock is not None:
-            variables += _jumping(clock)
-            self.set_clock(0)
+            variables += clock.of_python()
         self.process = Process(["env", *variables, str(PROGRAM), "worker"], self.log)
-
-    def set_clock(self, offset: int) -> None:
-        """Let its clock be off by so many seconds, from now on."""
-        assert self.clock is not None
-        new = self.clock.with_suffix(".new")
-        new.write_text(f"{offset:+d}\n")
-        new.replace(self.clock)
 
     def start(self) -> None:
         """Begin a life."""
@@ -120,6 +110,7 @@ class Fleet:
         proxy: what stands between.
         kafka: the brokers.
         redis: the Cluster.
+        clocks: of its nodes.
         settings: of all workers, but for transport and port.
         workers: the workers.
     """
@@ -127,6 +118,7 @@ class Fleet:
     proxy: Toxiproxy
     kafka: KafkaCluster
     redis: RedisCluster
+    clocks: list[Clock]
     settings: Settings
 
     def __init__(self, size: Size, folder: Path, expected: int) -> None:
@@ -148,11 +140,13 @@ class Fleet:
             self.proxy = stack.enter_context(Toxiproxy())
             self.kafka = stack.enter_context(KafkaCluster(self.size.brokers, self.proxy))
             self._told = free_ports(2 * self.size.primaries)
-            untold = iter(self._told)
+            self.clocks = [Clock(self._folder / f"clock-redis-{told}") for told in self._told]
+            self._library = compile_clock(self._folder)
+            numbers = iter(range(len(self._told)))
             made = RedisCluster(
                 self.size.primaries,
                 replicas=1,
-                make=lambda **options: self._node(next(untold), **options),
+                make=lambda **options: self._node(next(numbers), **options),
             )
             self.redis = stack.enter_context(made)
             self.settings = self._settings()
@@ -206,13 +200,16 @@ class Fleet:
                     return node
         return None
 
-    def _node(self, told: int, *, policy: str, extra: Sequence[str], local: bool) -> RedisServer:
-        (port,) = free_ports(1)
+    def _node(self, number: int, *, policy: str, extra: Sequence[str], local: bool) -> RedisServer:
+        (port,), told = free_ports(1), self._told[number]
         more = [word for name, value in _REDIS.items() for word in (f"--{name}", value)]
         announced = ("--cluster-announce-port", str(told))
-        self.proxy.add(f"redis-{self._told.index(told) + 1}", told, port)
+        self.proxy.add(f"redis-{number + 1}", told, port)
         every = (*extra, *more, *announced)
-        return RedisServer(policy=policy, extra=every, local=local, port=port)
+        environment = self.clocks[number].of_others(self._library)
+        return RedisServer(
+            policy=policy, extra=every, local=local, port=port, environment=environment
+        )
 
     def _settings(self) -> Settings:
         return Settings(
@@ -234,7 +231,7 @@ class Fleet:
         transport = TRANSPORTS[number % len(TRANSPORTS)]
         settings = self.settings.model_copy(update={"transport": transport})
         has_clock = number >= self.size.workers - len(TRANSPORTS)
-        clock = self._folder / f"clock-{number + 1}" if has_clock else None
+        clock = Clock(self._folder / f"clock-{number + 1}") if has_clock else None
         return WorkerProgram(number, settings, self._folder, clock)
 
     def _wait_for_workers(self) -> None:
@@ -246,9 +243,3 @@ class Fleet:
                 raise ServiceError(msg)
             self.tend()
             time.sleep(0.1)
-
-
-def _jumping(clock: Path) -> list[str]:
-    """Return the variables that let a program's clock be off as a file says."""
-    paths = [str(_CLOCK), *filter(None, [os.environ.get("PYTHONPATH")])]
-    return [f"CAMPAIGN_CLOCK={clock}", f"PYTHONPATH={os.pathsep.join(paths)}"]

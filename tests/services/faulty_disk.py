@@ -22,6 +22,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple, Protocol
 
+from tests.services.process import compile_library
+
 _SOURCE = Path(__file__).with_name("faulty_disk.c")
 _ROOT = Path(__file__).parents[2]
 #: Only files in folders of this name fail.
@@ -98,13 +100,7 @@ def walk(scenario: str) -> Walked:
 
 
 def _walk_in(scenario: str, folder: Path) -> Walked:
-    library = folder / "faulty_disk.so"
-    compiled = ["cc", "-shared", "-fPIC", "-O1", "-o", str(library), str(_SOURCE), "-ldl"]
-    try:
-        subprocess.run(compiled, check=True)
-    except FileNotFoundError as error:
-        msg = "There is no C compiler (cc). make services installs one."
-        raise RuntimeError(msg) from error
+    library = compile_library(_SOURCE, folder)
     one_thread = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(_ROOT)}
     environment = {**os.environ, **one_thread, "LD_PRELOAD": str(library), "FAULTY_DISK": _FILES}
     command = [

@@ -54,6 +54,21 @@ def find_program(*names: str) -> str:
     raise ServiceError(msg)
 
 
+def compile_library(source: Path, folder: Path) -> Path:
+    """Compile a library that is preloaded (LD_PRELOAD) from C into a folder.
+
+    Raises:
+        ServiceError: it cannot be; the message says what to do.
+    """
+    library = folder / source.with_suffix(".so").name
+    command = [find_program("cc"), "-shared", "-fPIC", "-O1", "-o", str(library), str(source)]
+    done = subprocess.run([*command, "-ldl"], capture_output=True, text=True, check=False)
+    if done.returncode:
+        msg = f"{source} cannot be compiled: {done.stderr}"
+        raise ServiceError(msg)
+    return library
+
+
 class Process:
     """One program in a process group of its own, so that Ctrl-C reaches the tests only."""
 

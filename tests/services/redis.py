@@ -33,6 +33,7 @@ class RedisServer(Service):
         local: bool = False,
         tls: bool = False,
         port: int | None = None,
+        environment: Sequence[str] = (),
     ) -> None:
         """Describe the server.
 
@@ -43,6 +44,7 @@ class RedisServer(Service):
             local: never in Docker.
             tls: its port is for TLS.
             port: its port; default: a free one.
+            environment: more variables, as ``NAME=value``; not in Docker.
         """
         if address is not None:
             self._url = address
@@ -51,7 +53,7 @@ class RedisServer(Service):
         self._url = f"{'rediss' if tls else 'redis'}://127.0.0.1:{self.port}/0"
         option = ("--port", "0", "--tls-port") if tls else ("--port",)
         arguments = (*option, str(self.port), "--maxmemory-policy", policy, *extra)
-        self._runner = _runner(self.port, arguments, local=local)
+        self._runner = _runner(self.port, arguments, local=local, environment=environment)
 
     @property
     def url(self) -> str:
@@ -223,11 +225,13 @@ def _cluster_arguments(bus_port: int) -> tuple[str, ...]:
     return ("--cluster-enabled", "yes", *port, *timing)
 
 
-def _runner(port: int, arguments: Sequence[str], *, local: bool) -> Runner:
+def _runner(
+    port: int, arguments: Sequence[str], *, local: bool, environment: Sequence[str]
+) -> Runner:
     common = ["--save", "", "--appendonly", "no", *arguments]
     if docker_answers() and not local:
         return Container(IMAGE, [port], {}, ["redis-server", *common])
     program = find_program("redis-server", "valkey-server")
     directory = scratch_directory("redis")
     place = ["--bind", "127.0.0.1", "--dir", str(directory)]
-    return Process([program, *common, *place], directory / "log")
+    return Process(["env", *environment, program, *common, *place], directory / "log")

@@ -7,6 +7,7 @@ program's own code and that of kafka-python read; librdkafka and the system keep
 from __future__ import annotations
 
 import os
+import sys
 import time
 from pathlib import Path
 
@@ -22,7 +23,10 @@ _offset = 0
 def _current() -> int:
     global _read_at, _offset
     if _steady() > _read_at + _STALE:
-        _read_at, _offset = _steady(), int(_FILE.read_text())
+        _read_at, _offset = (
+            _steady(),
+            int.from_bytes(_FILE.read_bytes(), sys.byteorder, signed=True),
+        )
     return _offset
 
 

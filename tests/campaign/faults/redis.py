@@ -1,4 +1,4 @@
-"""What happens to Redis: primaries killed, frozen, replaced, moved, out of disk, out of memory."""
+"""What happens to Redis: primaries killed, frozen, replaced, moved, full, out of time."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ _FULL = 64 * 1024
 _TOO_FEW = 1024 * 1024
 #: Partitions of the index whose slots move.
 _MOVED = 4
+#: Hours by which a clock is off at most.
+_MOST_HOURS = 12
 #: Time that slots have to arrive.
 _PATIENCE = 60.0
 
@@ -175,6 +177,30 @@ class OutOfMemory(_OnPrimary):
         self.configure("maxmemory", "0")
 
 
+class ClockStep(_OnPrimary):
+    """The clock of a primary steps by hours, on or back, and stays so until the next step.
+
+    Where it goes back, the primary is restarted with it, as one whose machine was: a node of a
+    Redis Cluster whose clock goes back while it runs does not leave the state ``fail``, nor votes,
+    until its clock is where it was.
+    """
+
+    name = "Redis clock step"
+
+    def begin(self) -> None:
+        self.choose()
+        clock = self.fleet.clocks[self.fleet.redis.nodes.index(self.hit)]
+        hours = 1 + int(self.share * 997) % _MOST_HOURS
+        offset = 3600 * (hours if int(self.share * 1000) % 2 else -hours)
+        self.hits += f" {offset:+} s"
+        goes_back = offset < clock.offset
+        if goes_back:
+            self.hit.kill()
+        clock.set(offset)
+        if goes_back:
+            self.hit.launch()
+
+
 KINDS = (
     PrimaryKill,
     PrimaryPause,
@@ -183,4 +209,5 @@ KINDS = (
     Reshard,
     RedisDiskFull,
     OutOfMemory,
+    ClockStep,
 )

@@ -90,12 +90,14 @@ class ClockJump(_OnWorker):
         return super().choose([one for one in workers if one.clock is not None])
 
     def begin(self) -> None:
+        assert self.worker.clock is not None
         offset = _JUMP if int(self.share * 1000) % 2 else -_JUMP
         self.hits += f" {offset:+} s"
-        self.worker.set_clock(offset)
+        self.worker.clock.set(offset)
 
     def end(self) -> None:
-        self.worker.set_clock(0)
+        assert self.worker.clock is not None
+        self.worker.clock.set(0)
 
 
 class ClockStep(ClockJump):
