@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
+from typing import Any
 
 import numpy as np
 import pytest
@@ -100,9 +101,12 @@ class TestPrefixTable:
         """A text that is published and forgotten again and again."""
         steps: list[int] = []
         is_shown = PrefixTable._is_shown
-        monkeypatch.setattr(
-            PrefixTable, "_is_shown", lambda *of: [is_shown(*of), steps.append(1)][0]
-        )
+
+        def counted(*of: Any) -> Any:
+            steps.append(1)
+            return is_shown(*of)
+
+        monkeypatch.setattr(PrefixTable, "_is_shown", counted)
         table = PrefixTable()
         key = np.zeros(1, np.uint64)
         for number in range(1000):

@@ -68,7 +68,7 @@ def test_equal_texts_outside_of_windows_are_no_more_than_max_candidates(
         return found
 
     monkeypatch.setattr(PrefixTable, "find", measured)
-    settings = Settings(window="60s", lateness="365d", max_candidates=16)
+    settings = Settings(window=60, lateness=365 * 86_400, max_candidates=16)
     with Deduplicator(settings) as deduplicator:
         for start in range(0, 1500, 100):
             decisions = deduplicator.decide(
