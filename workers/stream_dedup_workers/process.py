@@ -85,7 +85,7 @@ def transport_of(
     try:
         yield transport, beat
     except (InputError, RefusedCallError):
-        raise  # with its mark left on what was being worked on, as by any other error and by a death
+        raise  # with its mark left on what was being worked on, as any other error does
     except StreamDedupError:
         transport.unmark()
         raise
