@@ -85,7 +85,7 @@ def transport_of(
     try:
         yield transport, beat
     except (InputError, RefusedCallError):
-        raise  # its mark stays on what was being worked on, as after any other error
+        raise  # with its mark left on what was being worked on, as any other error does
     except StreamDedupError:
         transport.unmark()
         raise
