@@ -21,6 +21,7 @@ import zstandard
 from stream_dedup.errors import InputError, SettingsError
 from stream_dedup.fingerprint import frequencies
 from stream_dedup.stream.files import Line, read_lines
+from stream_dedup.text.sealed import seal
 
 #: Runs a command, and says how much memory it took at most, in MiB.
 PROGRAM = """
@@ -263,7 +264,7 @@ def test_frequencies_unpack_to_no_more_than_there_are(tmp_path: Path, cells: int
         frequencies._FORMAT, frequencies._VERSION, "word:3", 0, 1, 1, cells, packed.getvalue()
     )
     path = tmp_path / "counts"
-    path.write_bytes(frequencies.seal(msgspec.msgpack.encode(stored)))
+    path.write_bytes(seal(msgspec.msgpack.encode(stored)))
 
     tracemalloc.start()
     try:
