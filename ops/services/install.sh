@@ -24,7 +24,7 @@ missing_packages() {
     has java || echo default-jre-headless
     has mvn || echo maven
     # A disk that fails and a clock that can be set are small libraries that the tests compile
-    # (tests/services/faulty_disk.c, tests/campaign/clock/clock.c).
+    # (tests/services/faulty_disk.c, tests/campaign/preloaded/clock.c).
     has cc || echo gcc libc6-dev
     [ -x "$toxiproxy/server" ] || has go || echo golang-go
     # The review page is tested in a browser, with texts in many scripts.

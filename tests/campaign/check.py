@@ -25,13 +25,15 @@ class Sent(NamedTuple):
 
     Attributes:
         place: where it is.
-        id: of its document; None for what is no document.
+        id: of its document; None for what must become a dead letter.
         group: what the generator knows it to be a copy of; its own id for an original.
+        letter: the reason of its dead letter.
     """
 
     place: Place
     id: str | None
     group: str | None
+    letter: str | None = None
 
 
 class Answer(NamedTuple):
@@ -73,13 +75,14 @@ class Check:
         sent: input records.
         documents: of these, documents.
         answered: records of the output.
-        dead: records of the dead-letter topic.
+        dead: records of the dead-letter topic by reason.
         originals: answers that are originals.
     """
 
     def __init__(self) -> None:
-        self.sent = self.documents = self.answered = self.dead = self.originals = 0
-        self._sent: dict[Place, tuple[str | None, str | None]] = {}
+        self.sent = self.documents = self.answered = self.originals = 0
+        self.dead: Counter[str] = Counter()
+        self._sent: dict[Place, Sent] = {}
         self._times: Counter[Place] = Counter()
         self._texts = Texts()
         #: Of each document: number of its text, status, name of its group, id of its original.
@@ -90,21 +93,21 @@ class Check:
         """Take an input record; all of them come before the first answer."""
         self.sent += 1
         self.documents += sent.id is not None
-        self._sent[sent.place] = (sent.id, sent.group)
+        self._sent[sent.place] = sent
 
     def take_answer(self, answer: Answer) -> None:
         """Take a record of the output."""
         self.answered += 1
         self.originals += answer.status == "original"
-        self._count(answer.place, answer.id)
+        self._count(answer.place, answer.id, None)
         number = self._texts.add(answer.text)
         facts = (number, answer.status, answer.duplicate_id, answer.original_id)
         self._answers[answer.id].append(facts)
 
     def take_dead(self, place: Place, reason: str) -> None:
         """Take a dead letter."""
-        self.dead += 1
-        self._count(place, None)
+        self.dead[reason] += 1
+        self._count(place, None, reason)
 
     def violations(self) -> list[Violation]:
         """Return what is wrong."""
@@ -116,20 +119,21 @@ class Check:
             *self._groups(),
         ]
 
-    def _count(self, place: Place, found: str | None) -> None:
+    def _count(self, place: Place, name: str | None, letter: str | None) -> None:
         self._times[place] += 1
-        if place not in self._sent:
+        sent = self._sent.get(place)
+        if sent is None:
             self._wrong.append(Violation("unknown", f"{place} is answered and was never sent"))
-        elif self._sent[place][0] != found:
-            told = f"{place} is {self._sent[place][0]} and was answered as {found}"
+        elif (sent.id, sent.letter) != (name, letter):
+            told = f"{place} is {sent.id or sent.letter} and was answered as {name or letter}"
             self._wrong.append(Violation("mistaken", told))
 
     def _places(self) -> Iterator[Violation]:
         """Once in exactly one of output and dead letters."""
-        for place, (name, _) in self._sent.items():
+        for place, sent in self._sent.items():
             if self._times[place] != 1:
                 kind = "doubled" if self._times[place] else "lost"
-                told = f"{place} ({name}) is answered {self._times[place]} times"
+                told = f"{place} ({sent.id or sent.letter}) is answered {self._times[place]} times"
                 yield Violation(kind, told)
 
     def _near_originals(self) -> Iterator[Violation]:
@@ -178,8 +182,8 @@ class Check:
         names: dict[str, set[str]] = defaultdict(set)
         groups: dict[str, set[str]] = defaultdict(set)
         originals: Counter[str] = Counter()
-        for sent, truth in self._sent.values():
-            for _, status, group, _ in self._answers.get(sent or "", []):
+        for _, name, truth, _ in self._sent.values():
+            for _, status, group, _ in self._answers.get(name or "", []):
                 names[truth or ""].add(group)
                 groups[group].add(truth or "")
                 originals[truth or ""] += status == "original"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Sequence
@@ -12,17 +13,19 @@ from typing import NamedTuple, Self
 import redis
 
 from stream_dedup.settings import ENV_PREFIX, Settings
-from tests.campaign.clocks import Clock, compile_clock
+from tests.campaign.clocks import Clock
 from tests.services.errors import ServiceError
 from tests.services.http import get
 from tests.services.kafka_cluster import KafkaCluster
-from tests.services.process import Process, free_ports
+from tests.services.process import Process, compile_library, free_ports
 from tests.services.redis import RedisCluster, RedisServer
 from tests.services.toxiproxy import Toxiproxy
 
 PROGRAM = Path(sys.executable).with_name("stream-dedup")
 #: Seconds after which the nodes of Redis take one of them for dead.
 NODE_TIMEOUT = 3.0
+#: Loaded into every worker (``sitecustomize``), and, compiled, into every node of Redis.
+_PRELOADED = Path(__file__).parent / "preloaded"
 TRANSPORTS = ("kafka-python", "confluent")
 #: Seconds between two looks at a worker that is not ready, and before it is started again.
 _LOOK = 1.0
@@ -80,8 +83,10 @@ class WorkerProgram:
         self._port = free_ports(1)[0]
         plain = settings.model_dump(mode="json", exclude_defaults=True) | {"http_port": self._port}
         variables = [f"{ENV_PREFIX}{name.upper()}={value}" for name, value in plain.items()]
+        paths = [str(_PRELOADED), *filter(None, [os.environ.get("PYTHONPATH")])]
+        variables.append(f"PYTHONPATH={os.pathsep.join(paths)}")
         if clock is not None:
-            variables += clock.of_python()
+            variables.append(clock.variable)
         self.process = Process(["env", *variables, str(PROGRAM), "worker"], self.log)
 
     def start(self) -> None:
@@ -141,7 +146,7 @@ class Fleet:
             self.kafka = stack.enter_context(KafkaCluster(self.size.brokers, self.proxy))
             self._told = free_ports(2 * self.size.primaries)
             self.clocks = [Clock(self._folder / f"clock-redis-{told}") for told in self._told]
-            self._library = compile_clock(self._folder)
+            self._library = compile_library(_PRELOADED / "clock.c", self._folder)
             numbers = iter(range(len(self._told)))
             made = RedisCluster(
                 self.size.primaries,
@@ -206,7 +211,7 @@ class Fleet:
         announced = ("--cluster-announce-port", str(told))
         self.proxy.add(f"redis-{number + 1}", told, port)
         every = (*extra, *more, *announced)
-        environment = self.clocks[number].of_others(self._library)
+        environment = (self.clocks[number].variable, f"LD_PRELOAD={self._library}")
         return RedisServer(
             policy=policy, extra=every, local=local, port=port, environment=environment
         )

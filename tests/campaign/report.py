@@ -54,7 +54,6 @@ def _audit(outcome: Outcome) -> Table:
         ["of these, documents", found.documents],
         ["annotated", found.answered],
         ["of these, originals", found.originals],
-        ["dead letters", found.dead],
         ["decided again, to the same answer", found.again],
         ["originals in the index", found.audit.originals],
         ["pairs that the audit of the index compared", found.audit.pairs_compared],
@@ -62,6 +61,7 @@ def _audit(outcome: Outcome) -> Table:
         ["seconds in all", round(outcome.seconds)],
         ["violations", len(outcome.violations)],
     ]
+    rows += [[f"dead letters: {reason}", count] for reason, count in found.dead.items()]
     rows += [[f"violations: {kind}", count] for kind, count in kinds(outcome.violations).items()]
     note = (
         "Everything read back with read_committed by partition and offset of the input, and "

@@ -25,7 +25,7 @@ SENT = [
     Sent((1, 0), "b", "a"),
     Sent((0, 1), "c", "a"),
     Sent((1, 1), "d", "d"),
-    Sent((0, 2), None, None),
+    Sent((0, 2), None, None, "not_json"),
 ]
 ANSWERS = [
     Answer((0, 0), "a", " ".join(ONE), "original", "n1", "a"),
@@ -33,17 +33,17 @@ ANSWERS = [
     Answer((0, 1), "c", " ".join(ONE).upper(), "exact_duplicate", "n1", "a"),
     Answer((1, 1), "d", " ".join(OTHER), "original", "n2", "d"),
 ]
-DEAD = [(0, 2)]
+DEAD = [((0, 2), "not_json")]
 
 
-def found(answers: list[Answer], dead: list[tuple[int, int]]) -> dict[str, int]:
+def found(answers: list[Answer], dead: list[tuple[tuple[int, int], str]]) -> dict[str, int]:
     check = Check()
     for sent in SENT:
         check.take_sent(sent)
     for answer in answers:
         check.take_answer(answer)
-    for place in dead:
-        check.take_dead(place, "not_json")
+    for place, reason in dead:
+        check.take_dead(place, reason)
     return kinds(check.violations())
 
 
@@ -65,9 +65,11 @@ def test_nothing_is_found_where_all_is_well() -> None:
         (lambda: found(ANSWERS, []), "lost"),
         (lambda: found([*ANSWERS, ANSWERS[3]], DEAD), "doubled"),
         (lambda: found(ANSWERS, [*DEAD, *DEAD]), "doubled"),
-        (lambda: found(ANSWERS, [*DEAD, (1, 1)]), "doubled"),
+        (lambda: found(ANSWERS, [*DEAD, ((1, 1), "refused")]), "doubled"),
         (lambda: found([*ANSWERS, ANSWERS[3]._replace(place=(7, 7))], DEAD), "unknown"),
         (changed(1, id="c"), "mistaken"),
+        (lambda: found(ANSWERS, [((0, 2), "refused")]), "mistaken"),
+        (lambda: found(ANSWERS[1:], [*DEAD, ((0, 0), "not_json")]), "mistaken"),
         (changed(1, status="original", original_id="b"), "near originals"),
         (changed(0, duplicate_id="n9"), "dangling"),
         (changed(1, original_id="nobody"), "dangling"),

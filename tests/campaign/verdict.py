@@ -25,7 +25,7 @@ class Verdict(NamedTuple):
         sent: input records.
         documents: of these, documents.
         answered: annotated records.
-        dead: dead letters.
+        dead: dead letters by reason.
         originals: annotated records that are originals.
         again: published documents that were decided again, to get the same answer.
         audit: what the audit of the index found.
@@ -35,7 +35,7 @@ class Verdict(NamedTuple):
     sent: int
     documents: int
     answered: int
-    dead: int
+    dead: dict[str, int]
     originals: int
     again: int
     audit: Audit

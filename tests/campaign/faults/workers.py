@@ -1,13 +1,14 @@
-"""What happens to workers: killed, asked to end, frozen, crowded, out of time."""
+"""What happens to workers: killed, asked to end, frozen, crowded, out of time, poisoned."""
 
 from __future__ import annotations
 
 from contextlib import suppress
 
-from confluent_kafka import Consumer, KafkaException
+from confluent_kafka import Consumer, KafkaException, Producer
 
 from tests.campaign.faults.base import Fault, Lane, Span
 from tests.campaign.fleet import Fleet, WorkerProgram
+from tests.campaign.load import LETTER
 
 #: Longer than the session of a member of the group (10 s): it is thrown out and must notice.
 _PAST_SESSION = Span(12, 16)
@@ -15,6 +16,8 @@ _PAST_SESSION = Span(12, 16)
 _JUMP = 3600
 #: Members that come and go in a storm, and for how long each stays.
 _GUESTS, _STAY = 6, 0.5
+#: Time that a record has to arrive.
+_ARRIVAL = 60.0
 #: Time that a worker has to end; it kills its own process after 25 s.
 _STOP_SECONDS = 40.0
 
@@ -138,4 +141,23 @@ class RebalanceStorm(Fault):
         guest.close()
 
 
-KINDS = (WorkerKill, WorkerTerm, WorkerPause, ClockJump, ClockStep, RebalanceStorm)
+class FatalRecord(Fault):
+    """A record comes at which every process dies that takes it (see ``preloaded``)."""
+
+    name = "fatal record"
+    lane = Lane.WORKERS
+
+    def begin(self) -> None:
+        partition = int(self.share * self.fleet.size.partitions)
+        producer = Producer({"bootstrap.servers": self.fleet.kafka.inside, "log_level": 2})
+        producer.produce(
+            self.fleet.settings.input_topic,
+            b'{"text": "kill-the-process"}',
+            partition=partition,
+            headers=[(LETTER, b"fatal")],
+        )
+        sent = not producer.flush(_ARRIVAL)
+        self.hits = f"partition {partition}" + ("" if sent else " (did not arrive)")
+
+
+KINDS = (WorkerKill, WorkerTerm, WorkerPause, ClockJump, ClockStep, RebalanceStorm, FatalRecord)
