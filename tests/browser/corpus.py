@@ -51,6 +51,7 @@ def annotated(rows: Iterable[Row], folder: Path, name: str = "annotated.jsonl") 
     given, made = folder / f"given-{name}", folder / name
     given.write_text("".join(f"{json.dumps(row)}\n" for row in rows), "utf-8")
     command = [str(_PROGRAM), "run", str(given), "--output", str(made), "--quiet"]
+    command += ["--max-document-bytes", str(4 << 20)]  # one is larger than the default allows
     subprocess.run(command, check=True, timeout=60)
     return made
 

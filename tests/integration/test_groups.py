@@ -28,6 +28,7 @@ from stream_dedup.index.connection import connect, nodes_of
 from stream_dedup.index.group_store import GroupStore
 from stream_dedup.index.redis import RedisIndex
 from stream_dedup.settings import Settings
+from stream_dedup.stream.attempts import LIVES
 from stream_dedup.stream.clients import open_transport
 from stream_dedup.stream.grouping import GroupLoop, settings_of_groups
 from stream_dedup.stream.keeper import keeper_of
@@ -216,12 +217,15 @@ class TestPipeline:
     def test_aborted_members_and_members_that_come_again(
         self, settings: Settings, transport: Transports
     ) -> None:
-        """A process dies between Redis and Kafka, another has its partitions, again and again."""
+        """A process dies between Redis and Kafka, another has its partitions, again and again.
+
+        Not so often that one of the members is blamed for it (``LIVES`` of ``attempts``).
+        """
         settings = with_(settings, transport=transport)
         for part in range(4):
             send_members(settings, members(150, seed=10 + part), abort=part % 2 == 1)
         done = 0
-        for life in range(4):
+        for life in range(LIVES):
             with group_loop(settings) as folding:
                 done += folding.step() if life else 0
                 until(lambda folding=folding: polled(folding), 1)  # type: ignore[misc]

@@ -137,12 +137,15 @@ class TestOffsetsOfAnAbortedTransaction:
             with pytest.raises(PublishError):
                 transport.publish(answers(places, records))
             inside._membership = membership
-            assert committed(kafka, settings.group, places) == {}
+            # Markers of attempts (ADR 31) stand at the beginning of each partition.
+            assert not any(committed(kafka, settings.group, places).values())
 
             inside._settings = settings.model_copy(update={"batch_documents": 1})
             (first,) = polled(transport)
             transport.publish(answers(places, [first]))
-            assert committed(kafka, settings.group, places) == {first.partition: first.offset + 1}
+            answered = {first.partition: first.offset + 1}
+            stands = committed(kafka, settings.group, places)
+            assert {place: offset for place, offset in stands.items() if offset} == answered
             publish_all(transport, places, 5)
 
         assert visible(kafka, places) == 6

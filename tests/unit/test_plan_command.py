@@ -178,7 +178,7 @@ class TestWrite:
         result = plan("--documents", "1e6", "--write", "mine.toml")
 
         assert result.exit_code == 2
-        assert "mine.toml cannot be written: File exists. Name a new file" in result.stderr
+        assert "mine.toml cannot be written: it is there already. Name a new file" in result.stderr
         assert (tmp_path / "mine.toml").read_text() == "hamming = 2\n"
 
 
