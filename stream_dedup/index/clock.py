@@ -61,7 +61,7 @@ class Incarnation:
 
     Attributes:
         number: the worker's, part of its claim ids.
-        token: tells this entry from every other that gets the number.
+        token: distinguishes this entry from every other that gets the number.
     """
 
     def __init__(self, clock: HybridClock) -> None:
@@ -72,11 +72,11 @@ class Incarnation:
         self._known: dict[int, int] = {}
 
     def keep_time(self) -> None:
-        """Let marks go on from the present: a sweep tells by them who has been idle for long."""
+        """Let marks go on from the present: a sweep sees by them who is idle."""
         self._last = max(self._last, ClaimIds.milliseconds(self._clock.now()))
 
     def begin(self) -> int:
-        """Return the mark of the next round: it grows, and a sweep tells by it who is idle."""
+        """Return the mark of the next round: it grows, and a sweep sees by it who is idle."""
         self._last = max(self._last + 1, ClaimIds.milliseconds(self._clock.now()))
         return self._last
 

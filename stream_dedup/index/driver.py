@@ -140,7 +140,7 @@ class Driver:
         return again.beyond(seen).beyond(self._cut)
 
     def may_be_registered(self, rows: Rows) -> Rows:
-        """Return the rows that are not known to meet more than a registration tells."""
+        """Return the rows that are not known to meet more than a registration returns."""
         return rows[~self._full[rows].any(axis=1)]
 
     def _announce(self, rows: Rows, claims: Claims, mode: Mode, limit: int) -> Sightings:
@@ -218,11 +218,11 @@ class Driver:
         round_ = Round(self.store)
         starts = np.searchsorted(known.rows, rows)
         ends = np.searchsorted(known.rows, rows, side="right")
-        told = [
+        passed = [
             spelled(known.claims[start:end]) if end > start else b""
             for start, end in zip(starts.tolist(), ends.tolist(), strict=True)
         ]
-        found = self._send_registers(round_, rows, claims, told)
+        found = self._send_registers(round_, rows, claims, passed)
         round_.run()
         self._count(found)
         self.store.progress()

@@ -76,7 +76,7 @@ def text_of(error: Exception) -> str:
 
 
 def is_of_the_call(error: Exception) -> bool:
-    """Tell whether a server that works has answered this very call with an error."""
+    """Return whether a server that works has answered this very call with an error."""
     plain = type(error) in {client.ResponseError, client.DataError}
     return plain and kind_of(error) is Kind.OTHER and not _STATE.match(text_of(error))
 

@@ -140,7 +140,7 @@ class MemoryIndex(Registry):
         """Yield (row, original) for each entry of a candidate (see ``Bound``), some rows a time."""
         tables = batch.prints.keys.shape[1]
         bound = Bound(self._most, tables)
-        # One more tells which keys are full.
+        # One more shows which keys are full.
         positions, found = self._probe(batch, rows, bound.share + 1)
         counts = np.bincount(positions, minlength=len(rows) * tables)
         full = np.flatnonzero(counts > bound.share)

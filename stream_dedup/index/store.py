@@ -103,8 +103,8 @@ class RedisStore:
         known = self.incarnation
         own = (known.number, known.token) if known else (0, b"")
         with reporting_errors():
-            told = "" if watermark is None else repr(watermark)
-            stands, now = self._ask("advance", told, *self.clock.brought(), *own)
+            moved = "" if watermark is None else repr(watermark)
+            stands, now = self._ask("advance", moved, *self.clock.brought(), *own)
         self.clock.see(int(now) / 1000)
         return float(stands or NEVER), self.clock.now()
 

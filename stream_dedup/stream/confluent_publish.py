@@ -168,7 +168,7 @@ class Outbox:
         except KafkaException as error:
             if error.args[0].code() in _REFUSALS:
                 raise RecordRefusedError(error, position_of(output)) from error
-            # A refusal ends the transaction, and this one may only be told of that.
+            # A refusal ends the transaction; this may be the error that follows from it.
             self._producer.poll(0)
             self._check()
             raise
@@ -207,7 +207,7 @@ class Outbox:
         failures = self._failures
         if not failures:
             return
-        # A refusal is not always the first to be told of; the others failed because of it.
+        # A refusal is not always the first to be reported; the others failed because of it.
         refusal = next((one for one in failures if one.code() in _REFUSALS), None)
         if refusal is not None:
             raise RecordRefusedError(KafkaException(refusal), None)

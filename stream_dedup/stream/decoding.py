@@ -171,7 +171,7 @@ class Decoder:
 
 
 def is_id(name: DocumentId) -> bool:
-    """Tell whether a document may have this id."""
+    """Return whether a document may have this id."""
     if isinstance(name, str):
         return len(name) <= MAX_ID_CHARACTERS
     return _SMALLEST_ID <= name < _ABOVE_IDS

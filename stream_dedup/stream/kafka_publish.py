@@ -63,7 +63,7 @@ class Publishing:
             self._beat()
             self._flush()
         except KafkaError:
-            # The first refusal ends the transaction, and what is sent behind it is told no more.
+            # The first refusal ends the transaction; later ones have no reason of their own.
             self._raise_refusal(futures)
             raise
         self._raise_refusal(futures)

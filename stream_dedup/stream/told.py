@@ -30,7 +30,7 @@ class Told(msgspec.Struct, frozen=True):
     decided_at: datetime | None = None
 
     def own_name(self, otherwise: DocumentId) -> DocumentId:
-        """Return the id as far as the decision tells it: anybody may write to a topic."""
+        """Return the id as far as the decision has it: anybody may write to a topic."""
         known = self.status is Status.ORIGINAL and is_id(self.original_id)
         return self.original_id if known else otherwise
 
