@@ -140,7 +140,7 @@ class TestOffsetsOfAnAbortedTransaction:
             # Markers of attempts (ADR 31) stand at the beginning of each partition.
             assert not any(committed(kafka, settings.group, places).values())
 
-            inside._settings = settings.model_copy(update={"batch_documents": 1})
+            inside._width = 1
             (first,) = polled(transport)
             transport.publish(answers(places, [first]))
             answered = {first.partition: first.offset + 1}

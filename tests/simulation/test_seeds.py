@@ -1,4 +1,7 @@
-"""20,000 seeds of the simulation, on two processes; and that a seed is the same every time."""
+"""8,000 seeds of the simulation, on two processes; and that a seed is the same every time.
+
+``make simulate`` runs any number.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import pytest
 from tests.simulation.many import replay_command, run_many
 from tests.simulation.simulation import simulate
 
-SEEDS = 20_000
+SEEDS = 8_000
 
 #: How often each of these must have come about in 20,000 seeds, or nothing much was tested.
 WANTED = {
@@ -65,10 +68,10 @@ def test_no_promise_is_broken() -> None:
     assert totals.seeds == SEEDS
     assert not totals.events["died"], "a worker ended by an error that it should have handled"
     rare = {event: totals.events[event] for event in WANTED}
-    assert not {event: n for event, n in rare.items() if n < WANTED[event]}
+    assert not {event: n for event, n in rare.items() if n < WANTED[event] * SEEDS / 20_000}
 
 
-@pytest.mark.parametrize("first", [0, 7_000, 14_000])
+@pytest.mark.parametrize("first", [0, 3_000, 7_000])
 def test_a_seed_is_the_same_every_time(first: int) -> None:
     for seed in range(first, first + 20):
         once, again = simulate(seed, trace=True), simulate(seed, trace=True)
