@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Self
 
@@ -19,7 +18,7 @@ from stream_dedup.stream.headers import (
     HEADER_TRUNCATED,
 )
 from stream_dedup.stream.poison import MAX_DETAIL_CHARACTERS, Reason
-from stream_dedup.stream.transport import Output, Record
+from stream_dedup.stream.transport import InputRecord, Output, Record
 
 #: Characters of a reason: anybody may write to the topic.
 _REASON_CHARACTERS = 40
@@ -40,18 +39,6 @@ class Place(NamedTuple):
         return f"{self.partition}/{self.offset}"
 
 
-class Message(NamedTuple):
-    """The message that a letter was, in its place (see ``Record``)."""
-
-    topic: str
-    partition: int
-    offset: int
-    timestamp: int
-    key: bytes | None
-    value: bytes | None
-    headers: Sequence[tuple[str, bytes | None]]
-
-
 @dataclass(frozen=True, slots=True)
 class Letter:
     """A record of the dead-letter topic, and what its headers say.
@@ -70,7 +57,7 @@ class Letter:
     reason: str
     detail: str
     truncated: str
-    source: Message | None
+    source: InputRecord | None
     replays: int
     size: int | None
 
@@ -87,7 +74,7 @@ class Letter:
         source = None
         if topic and partition is not None and offset is not None:
             rest = (record.timestamp, record.key, record.value, record.headers)
-            source = Message(topic, partition, offset, *rest)
+            source = InputRecord(topic, partition, offset, *rest)
         return cls(
             record,
             text(HEADER_REASON, _REASON_CHARACTERS),
@@ -101,7 +88,7 @@ class Letter:
     def bare(self) -> Self:
         """Return it without what may be large: key, value and headers."""
         one, source = self.record, self.source
-        record = Message(one.topic, one.partition, one.offset, one.timestamp, None, None, ())
+        record = InputRecord(one.topic, one.partition, one.offset, one.timestamp, None, None, ())
         if source is not None:
             source = source._replace(key=None, value=None, headers=())
         return replace(self, record=record, source=source)

@@ -22,7 +22,7 @@ from stream_dedup.stream.clients import open_transport
 from stream_dedup.stream.damaged import Damaged
 from stream_dedup.stream.transport import Output, Record, Transport
 from tests.services.kafka import KafkaBroker, Topics
-from tests.services.worker import Sent, Worker, decisions, document
+from tests.services.worker import Sent, Worker, decisions, document, settings_for
 
 Name = Literal["kafka-python", "confluent"]
 both = pytest.mark.parametrize("name", ["kafka-python", "confluent"])
@@ -31,19 +31,6 @@ both = pytest.mark.parametrize("name", ["kafka-python", "confluent"])
 @pytest.fixture
 def places(kafka: KafkaBroker, topics: Callable[..., Topics]) -> Topics:
     return topics(partitions=2)
-
-
-def settings_for(name: Name, kafka: KafkaBroker, topics: Topics, **more: Any) -> Settings:
-    return Settings(
-        transport=name,
-        kafka_bootstrap=kafka.bootstrap,
-        input_topic=topics.input,
-        output_topic=topics.output,
-        dead_letter_topic=topics.dead_letter,
-        group=f"{topics.input}-{name}",
-        transaction_timeout=10,
-        **more,
-    )
 
 
 def fill(kafka: KafkaBroker, topics: Topics, each: int) -> None:

@@ -26,6 +26,7 @@ from stream_dedup.types import Decision, Document, DocumentId, Method, Status
 from tests.services.batches import Header, record, sealed
 from tests.services.batches import send as send_batch
 from tests.services.kafka import KafkaBroker, Topics
+from tests.services.worker import settings_for
 
 Name = Literal["kafka-python", "confluent"]
 both = pytest.mark.parametrize("name", ["kafka-python", "confluent"])
@@ -59,19 +60,6 @@ class Deciding:
 @pytest.fixture
 def places(kafka: KafkaBroker, topics: Callable[..., Topics]) -> Topics:
     return topics(partitions=1)
-
-
-def settings_for(name: Name, kafka: KafkaBroker, topics: Topics, **more: Any) -> Settings:
-    return Settings(
-        transport=name,
-        kafka_bootstrap=kafka.bootstrap,
-        input_topic=topics.input,
-        output_topic=topics.output,
-        dead_letter_topic=topics.dead_letter,
-        group=f"{topics.input}-{name}",
-        transaction_timeout=10,
-        **more,
-    )
 
 
 def limit(kafka: KafkaBroker, topic: str, **config: str) -> None:

@@ -21,6 +21,7 @@ from stream_dedup.stream import transactional
 from stream_dedup.stream.clients import open_transport
 from stream_dedup.stream.transport import Output, PublishError, Record, Transport
 from tests.services.kafka import KafkaBroker, Topics
+from tests.services.worker import settings_for
 
 Name = Literal["kafka-python", "confluent"]
 both = pytest.mark.parametrize("name", ["kafka-python", "confluent"])
@@ -37,19 +38,6 @@ RECORDS: list[tuple[bytes | None, bytes | None, list[tuple[str, bytes]], int]] =
     *((str(n).encode(), b"x" * n, [("n", str(n).encode())], NOW + n) for n in range(300)),
     *((None, b"y" * n, [], NOW - n) for n in range(30)),
 ]
-
-
-def settings_for(name: Name, kafka: KafkaBroker, topics: Topics, **more: Any) -> Settings:
-    return Settings(
-        transport=name,
-        kafka_bootstrap=kafka.bootstrap,
-        input_topic=topics.input,
-        output_topic=topics.output,
-        dead_letter_topic=topics.dead_letter,
-        group=more.pop("group", f"{topics.input}-{name}"),
-        transaction_timeout=10,
-        **more,
-    )
 
 
 def opened(settings: Settings, identity: str = "a") -> Transport:

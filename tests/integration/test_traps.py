@@ -18,11 +18,11 @@ from kafka.structs import (  # type: ignore[import-untyped]
     OffsetAndMetadata,
 )
 
-from stream_dedup.settings import Settings
 from stream_dedup.stream.clients import open_transport
 from stream_dedup.stream.kafka_clients import discard
 from stream_dedup.stream.transport import Output, PublishError, Record, Transport
 from tests.services.kafka import KafkaBroker, Topics
+from tests.services.worker import settings_for
 
 Name = Literal["kafka-python", "confluent"]
 both = pytest.mark.parametrize("name", ["kafka-python", "confluent"])
@@ -42,18 +42,6 @@ def bare(kafka: KafkaBroker, name: str, **options: Any) -> Iterator[Any]:
         yield producer
     finally:
         discard(producer)
-
-
-def settings_for(name: Name, kafka: KafkaBroker, topics: Topics) -> Settings:
-    return Settings(
-        transport=name,
-        kafka_bootstrap=kafka.bootstrap,
-        input_topic=topics.input,
-        output_topic=topics.output,
-        dead_letter_topic=topics.dead_letter,
-        group=f"{topics.input}-group",
-        transaction_timeout=10,
-    )
 
 
 def fill(kafka: KafkaBroker, topics: Topics, each: int = 3) -> None:

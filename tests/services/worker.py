@@ -9,11 +9,12 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition  # type: ignore[import-untyped]
 from kafka.admin import KafkaAdminClient  # type: ignore[import-untyped]
 
+from stream_dedup.settings import Settings
 from tests.services.http import get
 from tests.services.kafka import KafkaBroker, Topics
 from tests.services.process import free_ports
@@ -147,3 +148,22 @@ def document(**fields: object) -> bytes:
 def decisions(records: Sequence[Any]) -> dict[Any, Any]:
     values = [json.loads(record.value) for record in records]
     return {value["id"]: value["dedup"] for value in values}
+
+
+def settings_for(
+    transport: Literal["kafka-python", "confluent"],
+    kafka: KafkaBroker,
+    topics: Topics,
+    **more: Any,
+) -> Settings:
+    """Return settings for one transport on these topics, in a group of its own."""
+    given: dict[str, Any] = {"group": f"{topics.input}-{transport}"} | more
+    return Settings(
+        transport=transport,
+        kafka_bootstrap=kafka.bootstrap,
+        input_topic=topics.input,
+        output_topic=topics.output,
+        dead_letter_topic=topics.dead_letter,
+        transaction_timeout=10,
+        **given,
+    )
